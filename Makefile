@@ -1,0 +1,66 @@
+# Everything runs in .venv, which the first target that needs it builds.
+
+PYTHON ?= python3
+WORKERS ?= 2
+ARGS ?=
+
+BIN := .venv/bin
+STAMP := .venv/.installed
+# Each worker computes on one thread: more of them on a shared machine only get in each other's way.
+ONE_THREAD := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
+PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip
+
+.DEFAULT_GOAL := help
+.SILENT:
+.PHONY: help venv test lint unit format demo bench-truth bench-speed bench-curvature clean
+
+help:
+	echo "make test             lint, then all tests"
+	echo "make lint             ruff, mypy, import contracts"
+	echo "make unit             the tests alone          (ARGS='-k llc' WORKERS=4)"
+	echo "make format           rewrite the sources in the house format"
+	echo "make demo             train a small network, measure it, write a report"
+	echo "make bench-truth      estimates against exact learning coefficients"
+	echo "make bench-speed      time to a given accuracy of the learning coefficient"
+	echo "make bench-curvature  traces, spectra and soft ranks: accuracy and time"
+	echo "make clean            remove what was built, .venv included"
+
+.venv venv: $(STAMP)
+
+# torch comes first and by its exact release: resolved together with the rest, a range could bring in a newer build.
+$(STAMP): pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(PIP) install -qq "$$(grep '^torch==' constraints.txt)"
+	$(PIP) install -qq -c constraints.txt -e '.[dev]'
+	touch $@
+
+test: lint unit
+
+lint: $(STAMP)
+	$(BIN)/ruff check --quiet .
+	$(BIN)/ruff format --check --quiet .
+	$(BIN)/mypy --no-error-summary
+	$(BIN)/lint-imports --no-logo
+
+unit: $(STAMP)
+	$(ONE_THREAD) $(BIN)/python -m pytest -q -n $(WORKERS) $(ARGS)
+
+format: $(STAMP)
+	$(BIN)/ruff check --fix --quiet . || true
+	$(BIN)/ruff format .
+
+demo: $(STAMP)
+	$(BIN)/basinscope demo $(ARGS)
+
+bench-truth: $(STAMP)
+	$(BIN)/python benchmarks/ground_truth.py $(ARGS)
+
+bench-speed: $(STAMP)
+	$(BIN)/python benchmarks/llc_speed.py $(ARGS)
+
+bench-curvature: $(STAMP)
+	$(BIN)/python benchmarks/curvature.py $(ARGS)
+
+clean:
+	rm -rf .venv build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

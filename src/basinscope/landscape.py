@@ -1,0 +1,340 @@
+"""Landscape: a model, its per-sample loss and its data, seen as a function of the parameters."""
+
+from __future__ import annotations
+
+import copy
+import difflib
+import fnmatch
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from . import losses as _losses
+from .errors import InputError
+from .samples import Samples, Tree, map_tensors, read, tensors
+
+Parameters = dict[str, Tensor]
+
+
+class Landscape:
+    """The loss landscape of a trained network around its parameters w*.
+
+    L_n(w) = (1/n) Σ_i l_i(w) with l_i(w) = −log p(y_i | x_i, w), as a pure function of a parameter dictionary.
+    The model is copied without its weights and never touched again: dropout is off, buffers are frozen at their
+    present values, tied parameters count once. Extra axes of the loss (positions of a sequence) are summed, so
+    that a sample is a whole sequence.
+
+    Args:
+        model: any `nn.Module`. Parameters with `requires_grad=False` are held fixed.
+        loss: `cross_entropy`, `gaussian` (with `sigma`), `bernoulli`, `mse`, or a callable
+            `(output, target) -> (m,)` of negative log-likelihoods.
+        data: `(x, y)` arrays, a `Dataset`, or an iterable of `(x, y)` batches. `x` may be a tuple (several
+            positional inputs) or a dict (keyword inputs).
+        sigma: standard deviation of the Gaussian loss.
+
+    Examples:
+        >>> import torch, basinscope as bs
+        >>> x = torch.linspace(-1, 1, 20)[:, None]
+        >>> land = bs.Landscape(torch.nn.Linear(1, 1), loss="mse", data=(x, 2 * x))
+        >>> land.n, land.dimension
+        (20, 2)
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        loss: str | _losses.PerSample = "cross_entropy",
+        data: Any = None,
+        *,
+        sigma: float | None = None,
+    ) -> None:
+        if not isinstance(model, nn.Module):
+            raise InputError(f"model must be a torch.nn.Module, got {type(model).__name__}")
+        if data is None:
+            raise InputError("data is missing: pass data=(x, y), a Dataset or an iterable of batches")
+        _refuse_batch_statistics(model)
+        self.loss = _losses.named_loss(loss, sigma)
+        self._skeleton = _skeleton(model)
+        trainable, frozen = _tensors_of(model)
+        self.parameters: Parameters = trainable
+        self._frozen: Parameters = frozen
+        self._samples = _placed(read(data), self.device, self.dtype)
+        self._check()
+
+    # ------------------------------------------------------------------ what it is
+
+    @property
+    def n(self) -> int:
+        """Number of samples."""
+        return self._samples.n
+
+    @property
+    def samples(self) -> Samples:
+        """The resident data."""
+        return self._samples
+
+    @property
+    def dimension(self) -> int:
+        """Number d of free parameters, tied ones counted once."""
+        return sum(tensor.numel() for tensor in self.parameters.values())
+
+    @property
+    def device(self) -> torch.device:
+        """Where the parameters live."""
+        return next(iter(self.parameters.values())).device
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Floating-point type of the parameters."""
+        return next(iter(self.parameters.values())).dtype
+
+    @property
+    def module(self) -> nn.Module:
+        """The model's structure, without weights (they live on the meta device)."""
+        return self._skeleton
+
+    def __repr__(self) -> str:
+        return (
+            f"Landscape({type(self._skeleton).__name__}, loss={self.loss.name}, n={self.n:,}, "
+            f"parameters={self.dimension:,}, {str(self.dtype).removeprefix('torch.')} on {self.device})"
+        )
+
+    # ------------------------------------------------------------------ the function of the parameters
+
+    def outputs(self, parameters: Mapping[str, Tensor], inputs: Tree) -> Any:
+        """The network's output for `inputs` at `parameters`."""
+        state = {**self._frozen, **parameters}
+        if isinstance(inputs, Mapping):
+            return functional_call(self._skeleton, state, (), dict(inputs))
+        return functional_call(self._skeleton, state, inputs if isinstance(inputs, tuple) else (inputs,))
+
+    def losses(self, parameters: Mapping[str, Tensor], batch: Samples) -> Tensor:
+        """The vector of negative log-likelihoods l_i(w), one per sample of the batch."""
+        return self.loss.per_sample(self.outputs(parameters, batch.inputs), batch.target)
+
+    def batches(self, size: int | None = None) -> Iterator[Samples]:
+        """All data in order, in pieces of at most `size` samples on the parameters' device."""
+        step = self.n if size is None else size
+        for start in range(0, self.n, step):
+            piece = self._samples if step >= self.n else self._samples.take(slice(start, start + step))
+            yield piece.to(self.device)
+
+    def take(self, indices: Tensor) -> Samples:
+        """The samples at `indices`, on the parameters' device."""
+        return self._samples.take(indices.to(self._samples.device)).to(self.device)
+
+    def per_sample(self, parameters: Mapping[str, Tensor] | None = None, batch_size: int = 4096) -> Tensor:
+        """l_i(w) for all n samples (at w* unless given), in float64.
+
+        Examples:
+            >>> import torch, basinscope as bs
+            >>> land = bs.Landscape(torch.nn.Linear(1, 1, bias=False), "mse", (torch.zeros(3, 1), torch.ones(3, 1)))
+            >>> land.per_sample().tolist()
+            [0.5, 0.5, 0.5]
+        """
+        point = self.parameters if parameters is None else parameters
+        with torch.no_grad():
+            return torch.cat([self.losses(point, batch).double() for batch in self.batches(batch_size)])
+
+    # ------------------------------------------------------------------ flat vectors
+
+    def flatten(self, parameters: Mapping[str, Tensor]) -> Tensor:
+        """A parameter dictionary as one vector of length d."""
+        return torch.cat([parameters[name].reshape(-1) for name in self.parameters])
+
+    def unflatten(self, vector: Tensor) -> Parameters:
+        """A vector of length d as a parameter dictionary (views, differentiable)."""
+        pieces = torch.split(vector, [tensor.numel() for tensor in self.parameters.values()])
+        return {
+            name: piece.view(tensor.shape)
+            for (name, tensor), piece in zip(self.parameters.items(), pieces, strict=True)
+        }
+
+    # ------------------------------------------------------------------ parts of it
+
+    def restrict(self, *patterns: str) -> Landscape:
+        """The same landscape as a function of the parameters whose names match; the others are held fixed.
+
+        Examples:
+            >>> import torch, basinscope as bs
+            >>> net = torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.Tanh(), torch.nn.Linear(3, 1))
+            >>> land = bs.Landscape(net, "mse", (torch.ones(4, 2), torch.ones(4, 1)))
+            >>> land.restrict("0.*").dimension
+            9
+        """
+        kept = {
+            name: tensor
+            for name, tensor in self.parameters.items()
+            if any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
+        }
+        if not kept:
+            near = difflib.get_close_matches(patterns[0] if patterns else "", self.parameters, n=3, cutoff=0)
+            raise InputError(f"no parameter matches {patterns}: names are like {near} — '*' stands for any part")
+        part = copy.copy(self)
+        part.parameters = kept
+        part._frozen = {**self._frozen, **{k: v for k, v in self.parameters.items() if k not in kept}}
+        return part
+
+    def subset(self, indices: Tensor | Sequence[int] | slice) -> Landscape:
+        """The same landscape on part of the data.
+
+        Examples:
+            >>> import torch, basinscope as bs
+            >>> land = bs.Landscape(torch.nn.Linear(1, 1), "mse", (torch.ones(9, 1), torch.ones(9, 1)))
+            >>> land.subset(range(4)).n
+            4
+        """
+        chosen = indices if isinstance(indices, slice) else torch.as_tensor(indices, device=self._samples.device)
+        if isinstance(chosen, Tensor) and chosen.dtype == torch.bool:
+            chosen = chosen.nonzero().squeeze(1)
+        if isinstance(chosen, Tensor) and (
+            chosen.ndim != 1 or (len(chosen) and not 0 <= int(chosen.min()) <= int(chosen.max()) < self.n)
+        ):
+            raise InputError(f"indices must be a list of sample numbers in 0..{self.n - 1}")
+        part = copy.copy(self)
+        part._samples = self._samples.take(chosen)
+        if part.n == 0:
+            raise InputError("subset is empty: expected at least one sample")
+        return part
+
+    def at(self, parameters: Mapping[str, Tensor]) -> Landscape:
+        """The same landscape seen from another point w*: one entry of `parameters` per parameter name."""
+        missing = self.parameters.keys() ^ parameters.keys()
+        if missing:
+            raise InputError(f"parameters must name exactly the landscape's own: {sorted(missing)} differ")
+        part = copy.copy(self)
+        part.parameters = {}
+        for name, old in self.parameters.items():
+            new = parameters[name].detach().to(device=old.device, dtype=old.dtype, copy=True)
+            if new.shape != old.shape:
+                raise InputError(f"{name} must have shape {tuple(old.shape)}, got {tuple(new.shape)}")
+            part.parameters[name] = new
+        _refuse_non_finite(part.parameters)
+        return part
+
+    # ------------------------------------------------------------------ checks
+
+    def _check(self) -> None:
+        """Call the model twice on a few samples: the loss must be per-sample, finite, and the same both times."""
+        few = self._samples.take(slice(0, min(self.n, 8))).to(self.device)
+        before = {name: tensor.clone() for name, tensor in self._frozen.items()}
+        state = torch.get_rng_state()
+        with torch.no_grad():
+            output = self.outputs(self.parameters, few.inputs)
+            _losses.check_labels(self.loss, output, few.target, self._samples.target)
+            first = self.loss.per_sample(output, few.target)
+            again = self.losses(self.parameters, few)
+        random = not torch.equal(state, torch.get_rng_state())
+        torch.set_rng_state(state)
+        if not isinstance(first, Tensor) or tuple(first.shape) != (few.n,):
+            raise InputError(_losses.describe_scalar(first, few.n))
+        changed = [name for name, tensor in before.items() if not torch.equal(tensor, self._frozen[name])]
+        if changed or random or not torch.equal(first.nan_to_num(), again.nan_to_num()):
+            what = f"buffers {changed} change" if changed else "its output changes"
+            raise InputError(
+                f"the model must be a fixed function: {what} from call to call — remove the randomness "
+                f"or state, or call model.eval()"
+            )
+        every = self.per_sample()
+        bad = int((~torch.isfinite(every)).sum())
+        if bad:
+            raise InputError(
+                f"the loss is NaN or infinite on {bad} of {self.n} samples at w* — check the checkpoint, "
+                f"the targets and the loss function"
+            )
+
+
+def math_attention() -> Any:
+    """The attention implementation that can be differentiated twice and batched over chains."""
+    return sdpa_kernel(SDPBackend.MATH)
+
+
+def _refuse_batch_statistics(model: nn.Module) -> None:
+    for name, module in model.named_modules():
+        if isinstance(module, nn.modules.batchnorm._BatchNorm) and (module.training or module.running_mean is None):
+            raise InputError(
+                f"BatchNorm layer '{name}' uses the statistics of the batch, so a sample's loss depends on the others "
+                f"— call model.eval() (and keep track_running_stats=True) to freeze them"
+            )
+
+
+def _skeleton(model: nn.Module) -> nn.Module:
+    """A copy of the module tree in evaluation mode whose tensors take no memory."""
+    memo: dict[int, Any] = {}
+    for parameter in model.parameters():
+        memo[id(parameter)] = nn.Parameter(parameter.detach().to("meta"), requires_grad=parameter.requires_grad)
+    for buffer in model.buffers():
+        memo[id(buffer)] = buffer.detach().to("meta")
+    skeleton = copy.deepcopy(model, memo).eval()
+    for module in skeleton.modules():
+        if isinstance(module, (nn.MultiheadAttention, nn.TransformerEncoderLayer)):
+            module.training = True  # evaluation mode takes a fused path that has no derivative
+            if isinstance(module, nn.MultiheadAttention):
+                module.dropout = 0.0
+    return skeleton
+
+
+def _tensors_of(model: nn.Module) -> tuple[Parameters, Parameters]:
+    """Clones of the free parameters, and of everything held fixed (frozen parameters and buffers)."""
+    free: Parameters = {}
+    fixed: Parameters = {name: buffer.detach().clone() for name, buffer in model.named_buffers()}
+    for name, parameter in model.named_parameters():
+        if not parameter.is_floating_point():
+            raise InputError(
+                f"parameter '{name}' has dtype {parameter.dtype}: only real floating-point weights have "
+                f"a landscape — dequantize the model first"
+            )
+        (free if parameter.requires_grad else fixed)[name] = parameter.detach().clone()
+    if not free:
+        raise InputError("the model has no trainable parameters: set requires_grad=True on those to be measured")
+    kinds = {(tensor.dtype, tensor.device) for tensor in free.values()}
+    if len(kinds) > 1 or next(iter(kinds))[0] not in (torch.float32, torch.float64):
+        listed = sorted(f"{dtype} on {device}" for dtype, device in kinds)
+        raise InputError(
+            f"parameters must share one device and one dtype, float32 or float64: got {listed} — "
+            f"convert with model.float() and model.to(device)"
+        )
+    _refuse_non_finite({**free, **fixed})
+    return free, fixed
+
+
+def _refuse_non_finite(parameters: Parameters) -> None:
+    for name, tensor in parameters.items():
+        if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
+            raise InputError(f"'{name}' contains NaN or infinite values: the checkpoint is broken or training diverged")
+
+
+def _placed(samples: Samples, device: torch.device, dtype: torch.dtype) -> Samples:
+    """Samples in the model's floating-point type, on its device when they take less than half of its free memory."""
+    devices = {tensor.device for tensor in tensors((samples.inputs, samples.target))}
+    strangers = devices - {torch.device("cpu"), device}
+    if len(devices) > 1 or strangers:
+        raise InputError(
+            f"data and model are on different devices: data on {sorted(map(str, devices))}, model on "
+            f"{device} — move one with .to(); data on the CPU are moved for you"
+        )
+
+    def typed(tensor: Tensor) -> Tensor:
+        return tensor.to(dtype) if tensor.is_floating_point() else tensor
+
+    samples = Samples(map_tensors(typed, samples.inputs), map_tensors(typed, samples.target), samples.n)
+    if device.type == "cuda" and samples.bytes > 0.5 * torch.cuda.mem_get_info(device)[0]:
+        return samples
+    return samples.to(device)
+
+
+def watanabe_nbeta(n: int) -> float:
+    """nβ at Watanabe's temperature β = 1/log n: nβ = n / log n.
+
+    Examples:
+        >>> round(watanabe_nbeta(60000), 1)
+        5453.5
+    """
+    if n < 3:
+        raise InputError(f"nβ = n/log n needs at least 3 samples, got n={n} — pass nbeta yourself")
+    return n / math.log(n)

@@ -1,0 +1,151 @@
+"""Per-sample negative log-likelihoods, by name or from the user's own function."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from .errors import InputError
+
+PerSample = Callable[[Any, Any], Tensor]
+
+
+@dataclass(frozen=True)
+class Loss:
+    """A per-sample loss −log p(y | x, w) and the exponential family it belongs to.
+
+    `family` is `categorical`, `bernoulli`, `gaussian` or `custom`; a custom loss has no closed-form Fisher.
+    """
+
+    name: str
+    family: str
+    per_sample: PerSample
+    variance: float = 1.0
+
+
+def logits(output: Any) -> Any:
+    """The tensor inside a model's output: Hugging Face models wrap theirs in an object with `.logits`."""
+    return output if isinstance(output, Tensor) else getattr(output, "logits", output)
+
+
+def class_dimension(output: Tensor, target: Tensor) -> int:
+    """Which axis of `output` runs over classes: last for `(m, T, K)` against `(m, T)`, second for `(m, K, …)`."""
+    last = output.shape[:-1] == target.shape
+    second = output.ndim >= 2 and (output.shape[0], *output.shape[2:]) == tuple(target.shape)
+    if last and second and output.ndim > 2:
+        raise InputError(
+            f"cross_entropy cannot tell classes from positions: output has shape {tuple(output.shape)} and target "
+            f"{tuple(target.shape)} — pass a callable loss that names the class axis"
+        )
+    if not (last or second):
+        raise InputError(
+            f"cross_entropy expects class indices of shape output.shape without the class axis: output has shape "
+            f"{tuple(output.shape)}, target {tuple(target.shape)} — reshape the target or pass a callable loss"
+        )
+    return -1 if last else 1
+
+
+def _sum_positions(values: Tensor) -> Tensor:
+    """A sample's loss is the sum over its positions: the log-likelihood of a sequence adds up over tokens."""
+    return values.flatten(1).sum(1) if values.ndim > 1 else values
+
+
+def _cross_entropy(output: Any, target: Tensor) -> Tensor:
+    scores = logits(output)
+    axis = class_dimension(scores, target)
+    return _sum_positions(functional.cross_entropy(scores.movedim(axis, 1), target.long(), reduction="none"))
+
+
+def _matching(name: str, output: Any, target: Tensor) -> tuple[Tensor, Tensor]:
+    scores = logits(output)
+    if scores.shape != target.shape and scores.shape == (*target.shape, 1):
+        scores = scores.squeeze(-1)  # a network with one output against a flat target
+    if scores.shape != target.shape:
+        raise InputError(
+            f"{name} expects output and target of one shape: got {tuple(scores.shape)} and {tuple(target.shape)} — "
+            f"reshape the target to the output's shape"
+        )
+    return scores, target
+
+
+def _bernoulli(output: Any, target: Tensor) -> Tensor:
+    scores, target = _matching("bernoulli", output, target)
+    return _sum_positions(
+        functional.binary_cross_entropy_with_logits(scores, target.to(scores.dtype), reduction="none")
+    )
+
+
+def _squared(name: str, output: Any, target: Tensor) -> Tensor:
+    scores, target = _matching(name, output, target)
+    return _sum_positions((scores - target).square())
+
+
+def named_loss(loss: str | PerSample, sigma: float | None) -> Loss:
+    """Resolve a loss given by name, or wrap the user's callable `(output, target) -> (m,)`.
+
+    `cross_entropy`  −log softmax(output)[target]
+    `bernoulli`      −log p(target | sigmoid(output))
+    `gaussian`       ‖output − target‖² / (2σ²) + (k/2) log 2πσ²
+    `mse`            ‖output − target‖² / 2, a unit-variance Gaussian up to its constant
+    """
+    if sigma is not None and loss != "gaussian":
+        raise InputError(f"sigma={sigma} belongs to loss='gaussian', got loss={loss!r} — drop sigma or change the loss")
+    if callable(loss):
+        function = loss
+
+        def summed(output: Any, target: Any) -> Tensor:
+            return _sum_positions(function(output, target))
+
+        return Loss(getattr(loss, "__name__", type(loss).__name__), "custom", summed)
+    if loss == "cross_entropy":
+        return Loss(loss, "categorical", _cross_entropy)
+    if loss == "bernoulli":
+        return Loss(loss, "bernoulli", _bernoulli)
+    if loss == "mse":
+        return Loss(loss, "gaussian", lambda output, target: _squared("mse", output, target) / 2)
+    if loss == "gaussian":
+        deviation = 1.0 if sigma is None else float(sigma)
+        if not (math.isfinite(deviation) and deviation > 0):
+            raise InputError(f"sigma must be a positive finite number, got {sigma}")
+        variance = deviation**2
+
+        def gaussian(output: Any, target: Tensor) -> Tensor:
+            size = max(1, target[0].numel())
+            constant = 0.5 * size * math.log(2 * math.pi * variance)
+            return _squared("gaussian", output, target) / (2 * variance) + constant
+
+        return Loss(loss, "gaussian", gaussian, variance)
+    raise InputError(
+        f"unknown loss {loss!r}: expected 'cross_entropy', 'gaussian', 'bernoulli', 'mse' or a callable "
+        f"(output, target) -> per-sample negative log-likelihood"
+    )
+
+
+def check_labels(loss: Loss, output: Any, few: Any, target: Any) -> None:
+    """Refuse targets outside the range the family can explain; `few` are the targets that belong to `output`."""
+    if loss.family == "categorical":
+        scores = logits(output)
+        classes = scores.shape[class_dimension(scores, few)]
+        if target.is_floating_point():
+            raise InputError(f"cross_entropy expects integer class labels, got {target.dtype} — convert with .long()")
+        low, high = int(target.min()), int(target.max())
+        ignored = target == -100  # torch's convention for positions that do not count
+        kept = target[~ignored] if bool(ignored.any()) else target
+        if kept.numel() and (int(kept.min()) < 0 or high >= classes):
+            raise InputError(f"labels must lie in 0..{classes - 1} for {classes} classes, got values {low}..{high}")
+    if loss.family == "bernoulli":
+        low, high = float(target.min()), float(target.max())
+        if low < 0 or high > 1:
+            raise InputError(f"bernoulli targets must lie in [0, 1], got values {low:g}..{high:g}")
+
+
+def describe_scalar(values: Tensor, expected: int) -> str:
+    """The message for a loss that was reduced: what came, what was expected, what to do."""
+    got = tuple(values.shape) if torch.is_tensor(values) else type(values).__name__
+    return f'loss must return one value per sample: expected shape ({expected},), got {got} — pass reduction="none"'

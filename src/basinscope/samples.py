@@ -1,0 +1,169 @@
+"""The data of a landscape: every sample resident in memory, addressed by index."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset, default_collate
+
+from .errors import InputError
+
+Tree = Any  # a tensor, or a tuple or dict of trees: what a model takes and a loss compares with
+TARGET_KEYS = ("labels", "label", "target", "targets", "y")
+
+
+def map_tensors(function: Callable[[Tensor], Tensor], tree: Tree) -> Tree:
+    """Apply `function` to every tensor of a tuple/dict tree; None stays None."""
+    if isinstance(tree, Tensor):
+        return function(tree)
+    if isinstance(tree, Mapping):
+        return {key: map_tensors(function, value) for key, value in tree.items()}
+    if isinstance(tree, (tuple, list)):
+        return tuple(map_tensors(function, value) for value in tree)
+    if tree is None:
+        return None
+    raise InputError(f"data must be made of tensors, got {type(tree).__name__} — convert it with torch.as_tensor")
+
+
+def tensors(tree: Tree) -> list[Tensor]:
+    """Every tensor of a tree, in order."""
+    found: list[Tensor] = []
+    map_tensors(lambda tensor: found.append(tensor) or tensor, tree)  # type: ignore[func-returns-value]
+    return found
+
+
+@dataclass(frozen=True)
+class Samples:
+    """`n` samples: a tree of inputs and a tree of targets, every tensor with leading axis n."""
+
+    inputs: Tree
+    target: Tree
+    n: int
+
+    def take(self, indices: Tensor | slice) -> Samples:
+        """The samples at `indices` (one-dimensional), in that order."""
+        inputs = map_tensors(lambda tensor: tensor[indices], self.inputs)
+        target = map_tensors(lambda tensor: tensor[indices], self.target)
+        return Samples(inputs, target, len(tensors((inputs, target))[0]))
+
+    def to(self, device: torch.device) -> Samples:
+        """The same samples on `device`."""
+
+        def move(tree: Tree) -> Tree:
+            return map_tensors(lambda tensor: tensor.to(device, non_blocking=True), tree)
+
+        return Samples(move(self.inputs), move(self.target), self.n)
+
+    @property
+    def device(self) -> torch.device:
+        return tensors((self.inputs, self.target))[0].device
+
+    @property
+    def bytes(self) -> int:
+        """Memory the samples take."""
+        return sum(tensor.numel() * tensor.element_size() for tensor in tensors((self.inputs, self.target)))
+
+
+def _as_tensors(tree: Any) -> Tree:
+    if isinstance(tree, (Tensor, np.ndarray, np.generic, int, float, bool)):
+        return torch.as_tensor(tree)
+    if isinstance(tree, Mapping):
+        return {key: _as_tensors(value) for key, value in tree.items()}
+    if isinstance(tree, (tuple, list)):
+        return tuple(_as_tensors(value) for value in tree)
+    if tree is None:
+        return None
+    raise InputError(f"data must be made of tensors or arrays, got {type(tree).__name__}")
+
+
+def _split(batch: Any) -> tuple[Tree, Tree]:
+    """A batch as (inputs, target): a pair, a longer tuple whose last entry is the target, or a dict with labels."""
+    if isinstance(batch, Mapping):
+        for key in TARGET_KEYS:
+            if key in batch:
+                return {name: value for name, value in batch.items() if name != key}, batch[key]
+        raise InputError(f"a dict batch needs a target under one of {TARGET_KEYS}, got keys {sorted(batch)}")
+    if isinstance(batch, (tuple, list)) and len(batch) >= 2:
+        inputs = batch[0] if len(batch) == 2 else tuple(batch[:-1])
+        return inputs, batch[-1]
+    raise InputError(
+        f"data must come as (inputs, target), got {type(batch).__name__} — pass data=(x, y), a Dataset of (x, y) "
+        f"items, or an iterable of (x, y) batches"
+    )
+
+
+def _concatenate(pieces: Sequence[Tree]) -> Tree:
+    first = pieces[0]
+    if isinstance(first, Tensor):
+        return torch.cat(list(pieces))
+    if isinstance(first, Mapping):
+        return {key: _concatenate([piece[key] for piece in pieces]) for key in first}
+    if first is None:
+        return None
+    return tuple(_concatenate([piece[i] for piece in pieces]) for i in range(len(first)))
+
+
+def _is_arrays(data: Any) -> bool:
+    """Whether `data` is the whole data set in arrays, rather than a sequence of batches or of samples."""
+    leaf = (Tensor, np.ndarray)
+    if not isinstance(data, (tuple, list)) or len(data) < 2:
+        return False
+    *inputs, target = data
+    return isinstance(target, leaf) and all(
+        isinstance(x, leaf) or (isinstance(x, (tuple, Mapping)) and len(x) > 0) for x in inputs
+    )
+
+
+def read(data: Any) -> Samples:
+    """Bring tensors, a Dataset or an iterable of batches into one set of resident samples.
+
+    Examples:
+        >>> import torch
+        >>> read((torch.zeros(5, 2), torch.zeros(5))).n
+        5
+        >>> read([(torch.zeros(3, 2), torch.zeros(3)), (torch.zeros(2, 2), torch.zeros(2))]).n
+        5
+    """
+    if isinstance(data, Samples):
+        return data
+    if _is_arrays(data) or isinstance(data, Mapping):
+        inputs, target = (_as_tensors(part) for part in _split(data))
+    else:
+        if isinstance(data, Dataset) and not isinstance(data, DataLoader):
+            data = DataLoader(data, batch_size=256, collate_fn=default_collate)
+        if not isinstance(data, Iterable):
+            raise InputError(
+                f"data must be tensors (x, y), a Dataset or an iterable of batches, got {type(data).__name__}"
+            )
+        batches = [tuple(_as_tensors(part) for part in _split(batch)) for batch in data]
+        if not batches:
+            raise InputError("data is empty: expected at least one batch")
+        inputs = _concatenate([batch[0] for batch in batches])
+        target = _concatenate([batch[1] for batch in batches])
+    return _checked(inputs, target)
+
+
+def _checked(inputs: Tree, target: Tree) -> Samples:
+    leaves = tensors((inputs, target))
+    if not leaves or any(leaf.ndim == 0 for leaf in leaves):
+        raise InputError("every data tensor needs a leading sample axis, got a tensor without axes")
+    counts = {len(leaf) for leaf in leaves}
+    if len(counts) > 1:
+        raise InputError(f"inputs and target disagree on the number of samples: got {sorted(counts)}")
+    (n,) = counts
+    if n == 0:
+        raise InputError("data is empty: expected at least one sample")
+    for leaf in leaves:
+        if leaf.device.type != "meta" and leaf.is_floating_point() and not bool(torch.isfinite(leaf).all()):
+            bad = (
+                int((~torch.isfinite(leaf)).flatten(1).any(1).sum())
+                if leaf.ndim > 1
+                else int((~torch.isfinite(leaf)).sum())
+            )
+            raise InputError(f"data contain NaN or infinite values in {bad} of {n} samples — clean or drop them")
+    return Samples(inputs, target, n)
