@@ -217,6 +217,23 @@ class Landscape:
         _refuse_non_finite(part.parameters)
         return part
 
+    def relabel(self, target: Tree) -> Landscape:
+        """The same landscape with other targets, one per sample.
+
+        Examples:
+            >>> import torch, basinscope as bs
+            >>> land = bs.Landscape(torch.nn.Linear(1, 1), "mse", (torch.zeros(3, 1), torch.zeros(3, 1)))
+            >>> land.relabel(torch.ones(3, 1)).samples.target.sum().item()
+            3.0
+        """
+        counts = {len(tensor) for tensor in tensors(target)}
+        if counts != {self.n}:
+            raise InputError(f"target must hold {self.n} samples, one per input, got {sorted(counts)}")
+        part = copy.copy(self)
+        part._samples = _placed(Samples(self._samples.inputs, target, self.n), self.device, self.dtype)
+        part._check()
+        return part
+
     # ------------------------------------------------------------------ checks
 
     def _check(self) -> None:

@@ -14,19 +14,22 @@ from torch.nn import functional
 from .errors import InputError
 
 PerSample = Callable[[Any, Any], Tensor]
+Sampler = Callable[[Any, torch.Generator], Any]
 
 
 @dataclass(frozen=True)
 class Loss:
     """A per-sample loss −log p(y | x, w) and the exponential family it belongs to.
 
-    `family` is `categorical`, `bernoulli`, `gaussian` or `custom`; a custom loss has no closed-form Fisher.
+    `family` is `categorical`, `bernoulli`, `gaussian` or `custom`; a custom loss has no closed-form Fisher,
+    but may bring `sample(output, generator) -> target`, a way to draw labels from the model.
     """
 
     name: str
     family: str
     per_sample: PerSample
     variance: float = 1.0
+    sample: Sampler | None = None
 
 
 def logits(output: Any) -> Any:
@@ -102,7 +105,8 @@ def named_loss(loss: str | PerSample, sigma: float | None) -> Loss:
         def summed(output: Any, target: Any) -> Tensor:
             return _sum_positions(function(output, target))
 
-        return Loss(getattr(loss, "__name__", type(loss).__name__), "custom", summed)
+        name = getattr(loss, "__name__", type(loss).__name__)
+        return Loss(name, "custom", summed, sample=getattr(loss, "sample", None))
     if loss == "cross_entropy":
         return Loss(loss, "categorical", _cross_entropy)
     if loss == "bernoulli":

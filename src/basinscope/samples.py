@@ -97,15 +97,16 @@ def _split(batch: Any) -> tuple[Tree, Tree]:
     )
 
 
-def _concatenate(pieces: Sequence[Tree]) -> Tree:
+def concatenate(pieces: Sequence[Tree]) -> Tree:
+    """Trees of one structure joined along the sample axis."""
     first = pieces[0]
     if isinstance(first, Tensor):
         return torch.cat(list(pieces))
     if isinstance(first, Mapping):
-        return {key: _concatenate([piece[key] for piece in pieces]) for key in first}
+        return {key: concatenate([piece[key] for piece in pieces]) for key in first}
     if first is None:
         return None
-    return tuple(_concatenate([piece[i] for piece in pieces]) for i in range(len(first)))
+    return tuple(concatenate([piece[i] for piece in pieces]) for i in range(len(first)))
 
 
 def _is_arrays(data: Any) -> bool:
@@ -143,8 +144,8 @@ def read(data: Any) -> Samples:
         batches = [tuple(_as_tensors(part) for part in _split(batch)) for batch in data]
         if not batches:
             raise InputError("data is empty: expected at least one batch")
-        inputs = _concatenate([batch[0] for batch in batches])
-        target = _concatenate([batch[1] for batch in batches])
+        inputs = concatenate([batch[0] for batch in batches])
+        target = concatenate([batch[1] for batch in batches])
     return _checked(inputs, target)
 
 

@@ -1,0 +1,1 @@
+"""The second-order picture of a basin: H, F and C as operators, their traces, spectra and soft ranks."""

@@ -1,0 +1,223 @@
+"""Per-sample gradient rows g_ik = J_iᵀ s_ik, kept as outer products where a layer's structure allows it.
+
+F = (1/n) Σ_i Σ_k g_ik g_ikᵀ, and C likewise with the one row g_i = ∇l_i per sample.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.func import vjp, vmap
+
+from ..landscape import Landscape, Parameters, math_attention
+from ..samples import Samples, map_tensors
+from .calls import Call, Key, Recorder
+from .roots import count, head, roots
+from .tiles import memory_bound
+
+
+@dataclass(frozen=True)
+class Outer:
+    """Rows g_ik = Σ_t δ_ikt ⊗ a_it of one layer: `left` δ (m, r, T, o), `right` a (m, T, i).
+
+    `names` are the parameters and `index` (o, i) tells which entry of the flat parameter vector each product is;
+    `table` marks an embedding, whose a_it are unit vectors.
+    """
+
+    names: tuple[str, ...]
+    index: Tensor
+    left: Tensor
+    right: Tensor
+    table: bool
+
+    @property
+    def single(self) -> bool:
+        """Whether every sample has one position, so that its rows are plain outer products."""
+        return self.left.shape[2] == 1
+
+    def rows(self) -> Rows:
+        """The same rows written out."""
+        values = torch.einsum("mrto,mti->mroi", self.left, self.right).flatten(2)
+        return Rows(self.names, self.index.flatten(), values)
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Rows g_ik written out: `values` (m, r, p), `index` (p,) into the flat parameter vector."""
+
+    names: tuple[str, ...]
+    index: Tensor
+    values: Tensor
+
+
+Piece = Outer | Rows
+
+
+class Gradients:
+    """The gradient rows of a landscape, tile by tile, in pieces that cover every parameter once.
+
+    A layer's structure is used only after a check: on a few samples, the rows of one of them must reproduce its
+    gradient as autograd gives it. Parameters that fail (used elsewhere too, or samples not along the first axis) are
+    in `loose`; their rows are written out, one sample at a time.
+
+    Args:
+        land: the landscape.
+        matrix: `fisher` or `covariance`.
+        memory: bound in bytes on what a tile holds.
+    """
+
+    def __init__(self, land: Landscape, matrix: str, memory: int | None = None) -> None:
+        self.land = land
+        self.matrix = matrix
+        self.roots = count(land, matrix)
+        self._memory = memory_bound(land, memory)
+        self._keys, self.loose = self._survey()
+        self.tile = self._tile()
+
+    def __iter__(self) -> Iterator[list[Piece]]:
+        """The pieces of one tile after the other, always in the same order."""
+        for batch in self.land.batches(self.tile):
+            yield self.of(batch)
+
+    def of(self, batch: Samples) -> list[Piece]:
+        """The pieces of one batch."""
+        land = self.land
+        with math_attention(), torch.enable_grad():
+            recorder = Recorder(land.parameters, batch.n)
+            with recorder:
+                value = head(land, self.matrix, land.parameters, batch)
+            cotangents = list(roots(land, self.matrix, value.detach(), batch.target))
+            calls = [call for call in recorder.calls if call.key in self._keys]
+            layers: list[Piece] = list(_outers(land, calls, value, cotangents))
+            return layers + self._loose_rows(batch, value, cotangents) if self.loose else layers
+
+    def _survey(self) -> tuple[set[Key], list[str]]:
+        """Which calls can be trusted, and the parameters that are left over."""
+        land = self.land
+        few = land.take(torch.arange(min(land.n, 3)))
+        free = {name: tensor.detach().requires_grad_() for name, tensor in land.parameters.items()}
+        with math_attention(), torch.enable_grad():
+            recorder = Recorder(free, few.n)
+            with recorder:
+                value = head(land, self.matrix, free, few)
+            # Only one sample's outputs move, so rows that mix up the samples cannot pass.
+            chosen = few.n // 2
+            cotangent = torch.zeros_like(value)
+            generator = torch.Generator().manual_seed(0)
+            cotangent[chosen] = torch.randn(value[chosen].shape, generator=generator).to(value)
+            truth = land.flatten(dict(zip(free, _gradients(value, list(free.values()), cotangent), strict=True)))
+            calls = [call for call in recorder.calls if _fits(call, few.n)]
+            layers = _outers(land, calls, value, [cotangent])
+        seen = torch.zeros_like(truth)
+        for piece in layers:
+            row = piece.rows()
+            seen[row.index] += row.values[chosen, 0]
+        error, size = land.unflatten((seen - truth).abs()), land.unflatten(truth.abs())
+        slack = 1e3 * torch.finfo(land.dtype).eps
+        wrong = {name for name in free if float(error[name].max()) > slack * float(size[name].max())}
+        # Two layers of different kinds on one parameter: their rows would have to be added up before any product.
+        owners: dict[str, set[tuple[str | None, str | None, bool]]] = {name: set() for name in free}
+        for call in calls:
+            for name in call.names:
+                owners[name].add((call.weight, call.bias, call.table))
+        wrong |= {name for name, found in owners.items() if len(found) != 1}
+        keys = {call.key for call in calls if not wrong & set(call.names)}
+        kept = {name for call in calls if call.key in keys for name in call.names}
+        return keys, [name for name in free if name not in kept]
+
+    def _loose_rows(self, batch: Samples, value: Tensor, cotangents: list[Tensor]) -> list[Piece]:
+        """Rows by one backward pass per sample and root, all samples side by side."""
+        land = self.land
+        free = {name: land.parameters[name] for name in self.loose}
+
+        def rows(inputs: Tensor, target: Tensor, cotangent: Tensor) -> Parameters:
+            sample = Samples(map_tensors(_alone, inputs), map_tensors(_alone, target), 1)
+            back = vjp(lambda part: head(land, self.matrix, {**land.parameters, **part}, sample), free)[1]
+            found: Parameters = vmap(lambda row: back(row)[0])(cotangent.unsqueeze(1))
+            return found
+
+        stacked = torch.stack(cotangents, 1) if cotangents else value.new_zeros(batch.n, 0, *value.shape[1:])
+        found = vmap(rows)(batch.inputs, batch.target, stacked)
+        return [Rows((name,), _place(land, name).flatten(), tensor.flatten(2)) for name, tensor in found.items()]
+
+    def _tile(self) -> int:
+        """Samples that go through together within the memory bound."""
+        held, products = 0, 0
+        for piece in self.of(self.land.take(torch.arange(1))):
+            if isinstance(piece, Rows):
+                held += piece.values.numel()
+            else:
+                held += piece.left.numel() + piece.right.numel()
+                o, i = piece.index.shape
+                if piece.single:
+                    products = max(products, o**2 + i**2)  # what two layers are contracted through
+                else:
+                    held += self.roots * o * i
+        return max(1, min(self.land.n, self._memory // (16 * (2 * held + products + 1))))
+
+
+def _alone(tensor: Tensor) -> Tensor:
+    return tensor.unsqueeze(0)
+
+
+def _outers(land: Landscape, calls: list[Call], value: Tensor, cotangents: list[Tensor]) -> list[Outer]:
+    """One `Outer` per key: several calls of one key are further positions of the same samples."""
+    deltas: list[list[Tensor]] = [[] for _ in calls]
+    for cotangent in cotangents if calls else []:
+        gradients = _gradients(value, [call.output for call in calls], cotangent)
+        for kept, call, gradient in zip(deltas, calls, gradients, strict=True):
+            kept.append(call.outward(gradient))
+    sides: dict[Key, list[tuple[Tensor, Tensor]]] = {}
+    for call, kept in zip(calls, deltas, strict=True):
+        right = call.inward()
+        width = call.rows.stop - call.rows.start
+        left = torch.stack(kept, 1) if kept else right.new_zeros(len(right), 0, right.shape[1], width)
+        if call.bias is not None:
+            ones = right.new_ones(*right.shape[:2], 1)
+            right = ones if call.weight is None else torch.cat([right, ones], -1)
+        sides.setdefault(call.key, []).append((left, right))
+    outers = []
+    for call in {call.key: call for call in calls}.values():
+        lefts, rights = zip(*sides[call.key], strict=True)
+        outers.append(Outer(call.names, _index(land, call), torch.cat(lefts, 2), torch.cat(rights, 1), call.table))
+    return outers
+
+
+def _gradients(value: Tensor, inputs: list[Tensor], cotangent: Tensor) -> list[Tensor]:
+    if not value.requires_grad:
+        return [torch.zeros_like(tensor) for tensor in inputs]
+    found = torch.autograd.grad(value, inputs, cotangent, retain_graph=True, allow_unused=True)
+    return [torch.zeros_like(tensor) if part is None else part for tensor, part in zip(inputs, found, strict=True)]
+
+
+def _fits(call: Call, samples: int) -> bool:
+    """Whether the call's tensors can be read as one block of positions per sample."""
+    try:
+        delta, inputs = call.outward(call.output), call.inward()
+    except RuntimeError:  # sizes that do not divide by the number of samples
+        return False
+    return delta.shape[:2] == inputs.shape[:2] and len(delta) == samples
+
+
+def _place(land: Landscape, name: str) -> Tensor:
+    """Flat positions of one parameter, in its shape."""
+    start = 0
+    for other, tensor in land.parameters.items():
+        if other == name:
+            break
+        start += tensor.numel()
+    shape = land.parameters[name].shape
+    return torch.arange(start, start + shape.numel(), device=land.device).view(shape)
+
+
+def _index(land: Landscape, call: Call) -> Tensor:
+    parts = []
+    if call.weight is not None:
+        place = _place(land, call.weight)
+        parts.append(place.T if call.table else place.flatten(1)[call.rows])
+    if call.bias is not None:
+        parts.append(_place(land, call.bias)[call.rows, None])
+    return torch.cat(parts, 1)

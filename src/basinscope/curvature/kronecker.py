@@ -1,0 +1,136 @@
+"""Cheap stand-ins for F and C: Kronecker factors a layer (KFAC), corrected in their eigenbasis (EKFAC), the diagonal.
+
+All keep the layers apart. The eigenvalues of a matrix majorize its diagonal in any orthonormal basis, so soft rank and
+log-det of `diagonal` and `ekfac` are upper bounds (paper 004, Thm C.2). A Kronecker product is a further approximation
+and its soft rank may lie on either side.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from ..errors import InputError
+from ..landscape import Landscape
+from .dense import scaled
+from .gradients import Gradients, Outer, Piece, Rows
+
+Sharing = Literal["expand", "reduce"]
+Factors = tuple[Tensor, Tensor | None]  # (B, A) of a layer, or (its whole block, None)
+
+# Few parameters and no matrix among them: the blocks of such a layer are kept whole.
+_NORMS = (nn.LayerNorm, nn.GroupNorm, nn.RMSNorm, nn.modules.batchnorm._NormBase)
+
+
+def kfac(land: Landscape, matrix: str, scale: Tensor | None = None, sharing: Sharing = "expand") -> Tensor:
+    """Eigenvalues of ⊕_layers B ⊗ A with A = E[a aᵀ] over a layer's inputs and B = E[Σ_k δ_k δ_kᵀ] at its outputs.
+
+    A weight used at T positions of a sample (convolution, sequence, a layer called twice) has gradient Σ_t δ_t a_tᵀ.
+    `expand` drops the products of different positions: A = E_it[a aᵀ], B = E_i[Σ_t δ_t δ_tᵀ]. `reduce` takes the
+    position away first: a_i = mean_t a_it and δ_i = Σ_t δ_it.
+    """
+    values = []
+    for outputs, inputs in _factors(land, matrix, scale, sharing):
+        side = torch.linalg.eigvalsh(outputs)
+        values.append(side if inputs is None else torch.outer(side, _eigenvalues(inputs)).flatten())
+    return torch.cat(values)
+
+
+def ekfac(land: Landscape, matrix: str, scale: Tensor | None = None, sharing: Sharing = "expand") -> Tensor:
+    """The diagonal of F (or C) in the eigenbasis of its Kronecker factors: E[Σ_k (U_Bᵀ G_k U_A)²], G_k a gradient."""
+    factors = _factors(land, matrix, scale, sharing)
+    bases = [(_basis(outputs), None if inputs is None else _basis(inputs)) for outputs, inputs in factors]
+    moments = [torch.zeros((), dtype=torch.float64, device=land.device) for _ in factors]
+    for pieces in _tiles(land, matrix, scale):
+        for place, (piece, (outward, inward)) in enumerate(zip(pieces, bases, strict=True)):
+            moments[place] = moments[place] + _squares(_rotated(piece, outward, inward))
+    return torch.cat(moments) / land.n
+
+
+def diagonal(land: Landscape, matrix: str, scale: Tensor | None = None) -> Tensor:
+    """diag(F) or diag(C), (d,) in flat order and in float64: E[Σ_k g_k²]."""
+    total = torch.zeros(land.dimension, dtype=torch.float64, device=land.device)
+    for pieces in Gradients(land, matrix):
+        for piece in pieces:
+            total[piece.index.flatten()] += _squares(piece)
+    return total / land.n if scale is None else total / land.n * scale.square()
+
+
+def _tiles(land: Landscape, matrix: str, scale: Tensor | None) -> Iterator[list[Piece]]:
+    gradients = Gradients(land, matrix)
+    for name in gradients.loose:
+        owner = name.rpartition(".")[0]
+        layer = land.module.get_submodule(owner)
+        if not isinstance(layer, _NORMS):
+            raise InputError(
+                f"KFAC does not cover parameter {name!r} of layer {owner or 'model'!r} ({type(layer).__name__}): it "
+                f"knows Linear, Conv2d, Embedding and attention projections, each weight used in one way only — take "
+                f"method='block', 'diagonal' or 'lanczos', or leave it out with land.restrict()"
+            )
+    for tile in gradients:
+        pieces = [scaled(piece, scale) for piece in tile]
+        for piece in pieces:
+            if isinstance(piece, Rows) and not set(piece.names) <= set(gradients.loose):
+                raise InputError(
+                    f"KFAC needs a weight decay that is the same for all outputs of a layer, but that of "
+                    f"{piece.names[0]!r} differs — take method='block', 'diagonal' or 'lanczos'"
+                )
+        yield pieces
+
+
+def _factors(land: Landscape, matrix: str, scale: Tensor | None, sharing: Sharing) -> list[Factors]:
+    """B and A of every piece; A is a vector where it is diagonal."""
+    if sharing not in ("expand", "reduce"):
+        raise InputError(f"sharing must be 'expand' or 'reduce', got {sharing!r}")
+    sums: list[Factors] = []
+    for pieces in _tiles(land, matrix, scale):
+        new = [_moments(piece, sharing) for piece in pieces]
+        sums = [_plus(old, more) for old, more in zip(sums, new, strict=True)] if sums else new
+    return [(outputs / land.n, None if inputs is None else inputs / land.n) for outputs, inputs in sums]
+
+
+def _moments(piece: Piece, sharing: Sharing) -> Factors:
+    if isinstance(piece, Rows):
+        rows = piece.values.double().flatten(0, 1)
+        return rows.T @ rows, None
+    left, right = piece.left.double(), piece.right.double()
+    if sharing == "reduce":
+        left, right = left.sum(2, keepdim=True), right.mean(1, keepdim=True)
+    positions = right.shape[1]
+    left, right = left.flatten(0, 2), right.flatten(0, 1)
+    # Unit vectors as inputs: expanded, A is diagonal, and a vocabulary may be large.
+    if piece.table and sharing == "expand":
+        return left.T @ left, right.square().sum(0) / positions
+    return left.T @ left, right.T @ right / positions
+
+
+def _plus(old: Factors, more: Factors) -> Factors:
+    return old[0] + more[0], None if old[1] is None or more[1] is None else old[1] + more[1]
+
+
+def _eigenvalues(matrix: Tensor) -> Tensor:
+    return matrix if matrix.ndim == 1 else torch.linalg.eigvalsh(matrix)
+
+
+def _basis(matrix: Tensor) -> Tensor | None:
+    """Eigenvectors; None stands for the unit vectors of a diagonal matrix."""
+    return None if matrix.ndim == 1 else torch.linalg.eigh(matrix).eigenvectors
+
+
+def _rotated(piece: Piece, outward: Tensor | None, inward: Tensor | None) -> Piece:
+    if isinstance(piece, Rows):
+        return piece if outward is None else Rows(piece.names, piece.index, piece.values.double() @ outward)
+    left = piece.left.double() if outward is None else piece.left.double() @ outward
+    right = piece.right.double() if inward is None else piece.right.double() @ inward
+    return Outer(piece.names, piece.index, left, right, piece.table)
+
+
+def _squares(piece: Piece) -> Tensor:
+    """Σ_ik g_ik² by parameter, as one vector."""
+    if isinstance(piece, Outer) and piece.single:
+        return (piece.left[:, :, 0].double().square().sum(1).T @ piece.right[:, 0].double().square()).flatten()
+    rows = piece.rows() if isinstance(piece, Outer) else piece
+    return rows.values.double().square().sum((0, 1))

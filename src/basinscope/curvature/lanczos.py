@@ -1,0 +1,111 @@
+"""The Lanczos process with full reorthogonalization: a symmetric operator as a small tridiagonal matrix."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from ..errors import InputError
+from .operators import Operator
+
+
+@dataclass(frozen=True)
+class Tridiagonal:
+    """A Q = Q T + β_m q_{m+1} e_mᵀ: diagonal α (m,), off-diagonal β (m,) in float64, orthonormal rows Qᵀ (m, d).
+
+    The last β is the norm of what is left over: 0 when the Krylov space is invariant and the run ended early.
+    """
+
+    diagonal: Tensor
+    off_diagonal: Tensor
+    basis: Tensor
+
+    def matrix(self) -> Tensor:
+        """T as a dense m × m matrix."""
+        side = self.off_diagonal[:-1]
+        return torch.diag(self.diagonal) + torch.diag(side, 1) + torch.diag(side, -1)
+
+
+class Krylov:
+    """A growing Lanczos run: each `step` spends one product and adds one row to the basis.
+
+    Rows stay orthogonal to each other and to `locked` (rows too), twice projected: once loses digits.
+    """
+
+    def __init__(self, operator: Operator, start: Tensor, locked: Tensor | None = None, scale: float = 0.0) -> None:
+        self.operator = operator
+        self.locked = start.new_empty(0, operator.dimension) if locked is None else locked
+        self.scale = scale  # the operator's norm as far as known: what is a rounding error depends on it
+        self.diagonal: list[float] = []
+        self.off_diagonal: list[float] = []
+        self._rows = start.new_empty(min(16, operator.dimension), operator.dimension)
+        self._next = start
+
+    def __len__(self) -> int:
+        return len(self.diagonal)
+
+    @property
+    def basis(self) -> Tensor:
+        return self._rows[: len(self)]
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether the Krylov space has become invariant: the leftover is only rounding error."""
+        return len(self) > 0 and self.off_diagonal[-1] == 0
+
+    def step(self) -> None:
+        if len(self) == len(self._rows):
+            self._rows = torch.cat([self._rows, torch.empty_like(self._rows)])
+        vector = self._rows[len(self)] = self._next
+        image = self.operator @ vector
+        self.diagonal.append(float(vector.double() @ image.double()))
+        image = self.orthogonal(image)
+        rest = float(image.double().norm())
+        self.scale = max(self.scale, abs(self.diagonal[-1]), rest)
+        if rest > 50 * torch.finfo(self.operator.dtype).eps * self.scale:
+            self.off_diagonal.append(rest)
+            self._next = image / rest
+        else:
+            self.off_diagonal.append(0.0)
+
+    def restart(self, start: Tensor) -> None:
+        """Go on from a new vector once exhausted: the old space is invariant, so T falls into blocks."""
+        self._next = start
+
+    def orthogonal(self, vector: Tensor) -> Tensor:
+        for _ in range(2):
+            for rows in (self.locked, self.basis):
+                vector = vector - rows.T @ (rows @ vector)
+        return vector
+
+    def result(self) -> Tridiagonal:
+        return Tridiagonal(
+            torch.tensor(self.diagonal, dtype=torch.float64),
+            torch.tensor(self.off_diagonal, dtype=torch.float64),
+            self.basis,
+        )
+
+
+def lanczos(operator: Operator, start: Tensor, steps: int) -> Tridiagonal:
+    """The Lanczos tridiagonal matrix of `operator` from `start`: A Q = Q T + β_m q_{m+1} e_mᵀ.
+
+    Ends before `steps` when the Krylov space of `start` is exhausted.
+
+    Examples:
+        >>> import torch
+        >>> from basinscope.curvature.operators import Dense
+        >>> run = lanczos(Dense(torch.diag(torch.tensor([1.0, 2.0, 3.0]))), torch.ones(3), steps=3)
+        >>> torch.linalg.eigvalsh(run.matrix()).round(decimals=4).tolist()
+        [1.0, 2.0, 3.0]
+    """
+    if steps < 1:
+        raise InputError(f"steps must be at least 1, got {steps}")
+    norm = float(start.double().norm())
+    if not 0 < norm < float("inf"):
+        raise InputError(f"start must be a nonzero finite vector, got one of norm {norm}")
+    run = Krylov(operator, start.to(operator.device, operator.dtype) / norm)
+    while len(run) < min(steps, operator.dimension) and not run.exhausted:
+        run.step()
+    return run.result()

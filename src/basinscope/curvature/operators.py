@@ -1,0 +1,254 @@
+"""H, F and C of a landscape as linear operators: products with one vector or many, never the matrix itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, Literal, Protocol
+
+import torch
+from torch import Tensor
+from torch.func import grad, vjp, vmap
+
+from ..errors import InputError
+from ..landscape import Landscape, Parameters, math_attention
+from ..losses import logits
+from ..samples import Samples
+from .likelihood import drawn, missing_likelihood, output_curvature
+from .tiles import Tiles, plan
+
+Matrix = Literal["hessian", "fisher", "covariance"]
+LinearMap = Callable[[Parameters], Parameters]
+
+
+class Operator(Protocol):
+    """A symmetric d × d matrix that can be multiplied: `operator @ v` for v of shape (d,) or (d, k)."""
+
+    @property
+    def dimension(self) -> int: ...
+    @property
+    def device(self) -> torch.device: ...
+    @property
+    def dtype(self) -> torch.dtype: ...
+    @property
+    def psd(self) -> bool: ...
+    def __matmul__(self, v: Tensor) -> Tensor: ...
+
+
+class CurvatureOperator:
+    """(1/n) Σ_i M_i of a landscape, where a batch's Σ M_i is a linear map on parameter dictionaries.
+
+    Attributes:
+        name: `hessian`, `fisher` or `covariance`.
+        psd: whether the matrix is positive semi-definite by construction.
+        tiles: samples and probes that go through the network at once, from the memory bound.
+    """
+
+    def __init__(self, land: Landscape, name: str, psd: bool, linear_map: Callable[[Samples], LinearMap], tiles: Tiles) -> None:
+        self.land = land
+        self.name = name
+        self.psd = psd
+        self.tiles = tiles
+        self._linear_map = linear_map
+        self._kept: list[LinearMap] | None = None
+
+    @property
+    def dimension(self) -> int:
+        return self.land.dimension
+
+    @property
+    def device(self) -> torch.device:
+        return self.land.device
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return self.land.dtype
+
+    def __repr__(self) -> str:
+        return f"CurvatureOperator({self.name}, {self.dimension:,} × {self.dimension:,}, {self.tiles})"
+
+    def __matmul__(self, v: Tensor) -> Tensor:
+        if v.ndim not in (1, 2) or len(v) != self.dimension:
+            raise InputError(
+                f"{self.name} multiplies vectors of shape ({self.dimension},) or ({self.dimension}, k), got "
+                f"{tuple(v.shape)}"
+            )
+        rows = v.to(self.device, self.dtype).reshape(self.dimension, -1).T
+        total = torch.zeros_like(rows)
+        with math_attention():
+            for linear_map in self._maps():
+                for start in range(0, len(rows), self.tiles.probes):
+                    tile = slice(start, start + self.tiles.probes)
+                    total[tile] += self._product(linear_map, rows[tile])
+        return (total.T / self.land.n).reshape(v.shape)
+
+    def _product(self, linear_map: LinearMap, rows: Tensor) -> Tensor:
+        def flat(row: Tensor) -> Tensor:
+            return self.land.flatten(linear_map(self.land.unflatten(row)))
+
+        return flat(rows[0])[None] if len(rows) == 1 else vmap(flat)(rows.contiguous())
+
+    def _maps(self) -> Iterator[LinearMap]:
+        """The batches' linear maps: built once where they fit in memory, else anew for each product."""
+        if self._kept is not None:
+            yield from self._kept
+            return
+        built = []
+        for batch in self.land.batches(self.tiles.samples):
+            linear_map = self._linear_map(batch)
+            if self.tiles.keep:
+                built.append(linear_map)
+            yield linear_map
+        if self.tiles.keep:
+            self._kept = built
+
+
+class Dense:
+    """A symmetric matrix held as a tensor, as an operator.
+
+    Examples:
+        >>> import torch
+        >>> (Dense(2 * torch.eye(2)) @ torch.ones(2)).tolist()
+        [2.0, 2.0]
+    """
+
+    def __init__(self, matrix: Tensor, *, psd: bool = False) -> None:
+        if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
+            raise InputError(f"matrix must be square, got shape {tuple(matrix.shape)}")
+        self.matrix = matrix
+        self.psd = psd
+
+    @property
+    def dimension(self) -> int:
+        return len(self.matrix)
+
+    @property
+    def device(self) -> torch.device:
+        return self.matrix.device
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return self.matrix.dtype
+
+    def __matmul__(self, v: Tensor) -> Tensor:
+        return self.matrix @ v.to(self.matrix)
+
+
+def hessian(land: Landscape, *, memory: int | None = None) -> CurvatureOperator:
+    """H = ∇²L_n(w*), the Hessian of the mean loss.
+
+    Examples:
+        >>> import torch, basinscope as bs
+        >>> x = torch.tensor([[1.0], [3.0]])
+        >>> land = bs.Landscape(torch.nn.Linear(1, 1, bias=False), "mse", (x, x))
+        >>> (hessian(land) @ torch.ones(1)).item()
+        5.0
+    """
+
+    def linear_map(batch: Samples) -> LinearMap:
+        return _second_derivative(land, lambda parameters: land.losses(parameters, batch).sum())
+
+    return CurvatureOperator(land, "hessian", False, linear_map, plan(land, memory, copies=4))
+
+
+def residual(land: Landscape, *, memory: int | None = None) -> CurvatureOperator:
+    """H − F = (1/n) Σ_i Σ_k r_ik ∇²z_ik, r_i = ∇_z l_i: what the network's own curvature adds to the Fisher matrix.
+
+    It is the Hessian of Σ_i r_iᵀ z_i(w) with the r_i held fixed, so that a product costs no more than one with H.
+
+    Examples:
+        >>> import torch, basinscope as bs
+        >>> land = bs.Landscape(torch.nn.Linear(1, 1), "mse", (torch.ones(2, 1), torch.ones(2, 1)))
+        >>> (residual(land) @ torch.ones(2)).tolist()
+        [0.0, 0.0]
+    """
+    if land.loss.family == "custom":
+        raise InputError(missing_likelihood(land.loss.name))
+
+    def linear_map(batch: Samples) -> LinearMap:
+        with torch.no_grad():
+            scores = logits(land.outputs(land.parameters, batch.inputs))
+        slope = grad(lambda z: land.loss.per_sample(z, batch.target).sum())(scores)
+        return _second_derivative(land, lambda p: (slope * logits(land.outputs(p, batch.inputs))).sum())
+
+    return CurvatureOperator(land, "residual", False, linear_map, plan(land, memory, copies=4))
+
+
+def fisher(land: Landscape, *, draws: int = 1, seed: int = 0, memory: int | None = None) -> CurvatureOperator:
+    """F = (1/n) Σ_i E_{y|x_i,w*}[∇l ∇lᵀ] = (1/n) Σ_i J_iᵀ B_i J_i, the model Fisher, equal to the Gauss–Newton matrix.
+
+    J_i is the Jacobian of the outputs and B_i the loss's curvature in them, both exact for cross-entropy, Bernoulli
+    and Gaussian losses. A loss of your own needs a method `sample(output, generator) -> target`; then the mean over
+    y is over `draws` labels per sample, drawn once from `seed`, and F is the covariance C of gradients with them.
+
+    Examples:
+        >>> import torch, basinscope as bs
+        >>> land = bs.Landscape(torch.nn.Linear(1, 1, bias=False), "gaussian", (torch.ones(4, 1), torch.ones(4, 1)),
+        ...                     sigma=0.5)
+        >>> (fisher(land) @ torch.ones(1)).item()
+        4.0
+    """
+    if land.loss.family == "custom":
+        sampled = covariance(drawn(land, draws, seed), memory=memory)
+        sampled.name = "fisher"
+        return sampled
+
+    def linear_map(batch: Samples) -> LinearMap:
+        def outputs(parameters: Parameters) -> Tensor:
+            return logits(land.outputs(parameters, batch.inputs))
+
+        return _gauss_newton(land, outputs, lambda scores: output_curvature(land, scores, batch.target))
+
+    return CurvatureOperator(land, "fisher", True, linear_map, plan(land, memory, copies=3))
+
+
+def covariance(land: Landscape, *, memory: int | None = None) -> CurvatureOperator:
+    """C = (1/n) Σ_i ∇l_i ∇l_iᵀ, the uncentred second moment of the per-sample gradients at w*.
+
+    Examples:
+        >>> import torch, basinscope as bs
+        >>> land = bs.Landscape(torch.nn.Linear(1, 1, bias=False), "mse", (torch.ones(2, 1), torch.ones(2, 1)))
+        >>> land = land.at({"weight": torch.tensor([[3.0]])})
+        >>> (covariance(land) @ torch.ones(1)).item()
+        4.0
+    """
+
+    def linear_map(batch: Samples) -> LinearMap:
+        return _gauss_newton(land, lambda parameters: land.losses(parameters, batch), lambda _: lambda u: u)
+
+    return CurvatureOperator(land, "covariance", True, linear_map, plan(land, memory, copies=3))
+
+
+def operator(land: Landscape, matrix: str, *, memory: int | None = None) -> CurvatureOperator:
+    """The operator by its name: `hessian`, `fisher` or `covariance`.
+
+    Examples:
+        >>> import torch, basinscope as bs
+        >>> land = bs.Landscape(torch.nn.Linear(1, 1), "mse", (torch.ones(2, 1), torch.ones(2, 1)))
+        >>> operator(land, "fisher").psd
+        True
+    """
+    known = {"hessian": hessian, "fisher": fisher, "covariance": covariance}
+    if matrix not in known:
+        raise InputError(f"matrix must be one of {', '.join(known)}, got {matrix!r}")
+    build: Any = known[matrix]
+    return build(land, memory=memory)
+
+
+def _second_derivative(land: Landscape, function: Callable[[Parameters], Tensor]) -> LinearMap:
+    """v ↦ ∇²f v. The gradient's graph is kept, so that a product costs one more backward pass: ∇²f is symmetric."""
+    pull = vjp(grad(function), land.parameters)[1]
+    return lambda v: pull(v)[0]
+
+
+def _gauss_newton(
+    land: Landscape, function: Callable[[Parameters], Tensor], middle: Callable[[Tensor], Callable[[Tensor], Tensor]]
+) -> LinearMap:
+    """v ↦ Jᵀ B J v with both J and Jᵀ kept.
+
+    J v is the transpose of the linear map u ↦ Jᵀ u: one backward pass through the backward pass. Unlike forward-mode
+    differentiation it exists for every layer, and its graph can be kept.
+    """
+    value, back = vjp(function, land.parameters)[:2]
+    forward = vjp(lambda u: back(u)[0], torch.zeros_like(value))[1]
+    weigh = middle(value.detach())
+    return lambda v: back(weigh(forward(v)[0]))[0]

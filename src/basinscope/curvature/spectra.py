@@ -1,0 +1,125 @@
+"""All eigenvalues of a curvature matrix at once, exact or of a cheap stand-in, and what they bound."""
+
+from __future__ import annotations
+
+import glob
+import weakref
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from ..errors import InputError
+from ..landscape import Landscape
+from .dense import dense, gram
+from .kronecker import Sharing, diagonal, ekfac, kfac
+from .roots import count
+from .tiles import memory_bound
+
+Bound = Literal["exact", "upper", "neither"]
+LIMIT = 10_000  # largest matrix whose eigenvalues are all computed unless asked for
+HESSIAN_LIMIT = 3_000  # written out column by column, a Hessian costs as many products as it has columns
+
+
+@dataclass(frozen=True)
+class Eigenvalues:
+    """Eigenvalues of Λ^(−1/2) A Λ^(−1/2) up to zeros, and whether a concave trace function of them is exact,
+    an upper bound or neither."""
+
+    values: Tensor
+    bound: Bound
+    method: str
+
+
+# Eigenvalues are only d numbers and are kept as long as their landscape lives: soft rank, log-det and gap of one network
+# factorize once.
+_kept: weakref.WeakKeyDictionary[Landscape, dict[tuple[object, ...], Eigenvalues]] = weakref.WeakKeyDictionary()
+
+
+def eigenvalues(
+    land: Landscape, matrix: str, method: str, whitening: Tensor | None = None, sharing: Sharing = "expand"
+) -> Eigenvalues:
+    """The eigenvalues by `method`: exact, dual, block, diagonal, kfac or ekfac."""
+    if method not in _METHODS:
+        raise InputError(f"method must be 'auto', 'lanczos' or one of {', '.join(map(repr, _METHODS))}, got {method!r}")
+    if matrix == "hessian" and method not in ("exact", "block"):
+        raise InputError(
+            f"method={method!r} needs gradient rows, which a Hessian does not have: expected 'exact', 'block' or "
+            f"'lanczos' — or take matrix='fisher'"
+        )
+    if whitening is not None:
+        return _compute(land, matrix, method, whitening, sharing)
+    kept = _kept.setdefault(land, {})
+    point = tuple((id(tensor), tensor._version) for tensor in land.parameters.values())
+    key = (matrix, method, sharing if method in ("kfac", "ekfac") else "", point)
+    if key not in kept:
+        kept[key] = _compute(land, matrix, method, None, sharing)
+    return kept[key]
+
+
+def choose(land: Landscape, matrix: str) -> str:
+    """What `method="auto"` means here: everything exact while that takes minutes at most, then Lanczos."""
+    if matrix == "hessian":
+        return "exact" if land.dimension <= HESSIAN_LIMIT else "lanczos"
+    rows = land.n * count(land, matrix)
+    if rows < land.dimension and rows <= LIMIT:
+        # Layers with many positions need their rows written out, as many numbers as rows × parameters.
+        held = rows * land.dimension * torch.finfo(land.dtype).bits // 8
+        if land.dimension > LIMIT and held > 2 * memory_bound(land, None):
+            return "lanczos"
+        return "dual"
+    return "exact" if land.dimension <= LIMIT else "lanczos"
+
+
+def _compute(land: Landscape, matrix: str, method: str, whitening: Tensor | None, sharing: Sharing) -> Eigenvalues:
+    bound, values = _METHODS[method](land, matrix, whitening, sharing)
+    return Eigenvalues(values.cpu() if matrix == "hessian" else values.cpu().clamp(min=0), bound, method)
+
+
+def _exact(land: Landscape, matrix: str, whitening: Tensor | None, _: Sharing) -> tuple[Bound, Tensor]:
+    found = dense(land, matrix, whitening)
+    # Dead units and constant inputs leave empty rows, which need no factorization.
+    busy = found.diagonal() != 0 if matrix != "hessian" else (found != 0).any(0)
+    return "exact", torch.linalg.eigvalsh(found[busy][:, busy])
+
+
+def _dual(land: Landscape, matrix: str, whitening: Tensor | None, _: Sharing) -> tuple[Bound, Tensor]:
+    return "exact", torch.linalg.eigvalsh(gram(land, matrix, whitening))
+
+
+def _block(land: Landscape, matrix: str, whitening: Tensor | None, sharing: Sharing) -> tuple[Bound, Tensor]:
+    """The exact eigenvalues of every layer by itself (Prop. 6.1: never fewer soft dimensions than the whole)."""
+    layers: dict[str, list[str]] = {}
+    for name in land.parameters:
+        layers.setdefault(name.rpartition(".")[0], []).append(name)
+    scales = None if whitening is None else land.unflatten(whitening)
+    values = []
+    for names in layers.values():
+        part = land.restrict(*map(glob.escape, names))
+        scale = None if scales is None else part.flatten({name: scales[name] for name in names})
+        values.append(_exact(part, matrix, scale, sharing)[1])
+    return "upper", torch.cat(values)
+
+
+def _diagonal(land: Landscape, matrix: str, whitening: Tensor | None, _: Sharing) -> tuple[Bound, Tensor]:
+    return "upper", diagonal(land, matrix, whitening)
+
+
+def _ekfac(land: Landscape, matrix: str, whitening: Tensor | None, sharing: Sharing) -> tuple[Bound, Tensor]:
+    return "upper", ekfac(land, matrix, whitening, sharing)
+
+
+def _kfac(land: Landscape, matrix: str, whitening: Tensor | None, sharing: Sharing) -> tuple[Bound, Tensor]:
+    return "neither", kfac(land, matrix, whitening, sharing)
+
+
+_METHODS: dict[str, Callable[[Landscape, str, Tensor | None, Sharing], tuple[Bound, Tensor]]] = {
+    "exact": _exact,
+    "dual": _dual,
+    "block": _block,
+    "diagonal": _diagonal,
+    "kfac": _kfac,
+    "ekfac": _ekfac,
+}

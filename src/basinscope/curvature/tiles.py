@@ -1,0 +1,79 @@
+"""How much goes through the network at once: samples per batch and probes per product, within a memory bound."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.autograd.graph import saved_tensors_hooks
+
+from ..errors import InputError
+from ..landscape import Landscape, math_attention
+
+DEFAULT_MEMORY = 512 * 2**20
+MOST_PROBES = 32  # beyond this many vectors at once, products get no cheaper
+
+
+@dataclass(frozen=True)
+class Tiles:
+    """`samples` per batch, `probes` per product, and whether the linearizations of all batches can be kept."""
+
+    samples: int
+    probes: int
+    keep: bool
+
+
+def memory_bound(land: Landscape, memory: int | None) -> int:
+    """The bound in bytes: 512 MiB on the CPU and an eighth of the card on a GPU unless given."""
+    if memory is not None:
+        if memory <= 0:
+            raise InputError(f"memory must be a positive number of bytes, got {memory}")
+        return int(memory)
+    if land.device.type == "cuda":
+        return int(torch.cuda.get_device_properties(land.device).total_memory) // 8
+    return DEFAULT_MEMORY
+
+
+def activation_bytes(land: Landscape) -> int:
+    """Memory that one sample's forward pass leaves behind for the backward pass."""
+    few = land.take(torch.arange(min(land.n, 4)))
+    weights = {tensor.data_ptr() for tensor in land.parameters.values()}
+    counted: dict[int, int] = {}
+
+    def count(tensor: Tensor) -> Tensor:
+        storage = tensor.untyped_storage()
+        if tensor.data_ptr() not in weights:
+            counted[storage.data_ptr()] = storage.nbytes()
+        return tensor
+
+    def keep(tensor: Any) -> Any:
+        return tensor
+
+    with saved_tensors_hooks(count, keep), torch.enable_grad(), math_attention():
+        free = {name: tensor.detach().requires_grad_() for name, tensor in land.parameters.items()}
+        land.losses(free, few)
+    return max(64, sum(counted.values()) // few.n)
+
+
+def plan(land: Landscape, memory: int | None, copies: int) -> Tiles:
+    """Tiles that stay within the bound when a product holds `copies` times the activations per probe.
+
+    Half of the memory is for the linearizations, half for the products with the probes.
+    """
+    bound = memory_bound(land, memory)
+    sample = copies * activation_bytes(land)
+    vector = 4 * land.dimension * land.parameters[next(iter(land.parameters))].element_size()
+    probes = 1 if _prefers_single(land) else max(1, min(MOST_PROBES, bound // (4 * vector)))
+    while probes > 1 and bound // 4 // (sample * probes) < min(land.n, 64):
+        probes //= 2  # small batches cost more than few probes
+    samples = max(1, min(land.n, bound // 4 // (sample * probes)))
+    return Tiles(samples, probes, keep=sample * land.n <= bound // 2)
+
+
+def _prefers_single(land: Landscape) -> bool:
+    """Batched convolution weights become grouped convolutions, several times slower on a CPU than one by one."""
+    return land.device.type == "cpu" and any(
+        isinstance(module, nn.modules.conv._ConvNd) for module in land.module.modules()
+    )

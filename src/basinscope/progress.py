@@ -1,0 +1,53 @@
+"""Progress bars for jobs longer than a second."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, SpinnerColumn, TaskProgressColumn, TextColumn, TimeElapsedColumn
+
+Report = Callable[[float, str], None]
+
+_PATIENCE = 1.0  # seconds before a bar appears: short jobs stay silent
+
+
+@contextmanager
+def tracked(description: str, enabled: bool = True) -> Iterator[Report]:
+    """Yield `report(fraction, text)`; a bar appears on standard error once the job has taken over a second.
+
+    Examples:
+        >>> with tracked("sampling", enabled=False) as report:
+        ...     report(0.5, "half way")
+    """
+    if not enabled:
+        yield lambda fraction, text: None
+        return
+    bar = Progress(
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TaskProgressColumn(),
+        TimeElapsedColumn(),
+        TextColumn("{task.fields[text]}"),
+        console=Console(stderr=True),
+        transient=True,
+    )
+    task = bar.add_task(description, total=1.0, text="")
+    started = time.monotonic()
+    shown = False
+
+    def report(fraction: float, text: str) -> None:
+        nonlocal shown
+        if not shown and time.monotonic() - started > _PATIENCE:
+            bar.start()
+            shown = True
+        bar.update(task, completed=min(fraction, 1.0), text=text)
+
+    try:
+        yield report
+    finally:
+        if shown:
+            bar.stop()

@@ -1,0 +1,119 @@
+"""Hamiltonian Monte Carlo on the full batch, tuned by itself and run until the answer stands still."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..progress import Report
+from .adaptation import DualAveraging
+from .engine import Engine
+from .kernels import HMC
+from .runs import Run, converged
+from .target import Target
+from .trace import Trace
+
+WARMUP = 50
+FIRST_ROUND = 40
+ACCEPTANCE = 0.8
+MAX_LEAPS = 48
+_CREDIBLE = 100.0  # a chain whose nβ·excess passes this many times the dimension has diverged
+
+
+def path_length(target: Target) -> float:
+    """A quarter period (π/2)/√a of the slowest whitened mode, whose curvature is a = γ r² ≤ 1."""
+    return 0.5 * math.pi / min(1.0, math.sqrt(target.gamma) * target.whitening.rest)
+
+
+def ceiling(target: Target) -> float:
+    """The largest excess loss a chain may have before it counts as diverged."""
+    return _CREDIBLE * (target.losses.dimension + 100) / target.nbeta
+
+
+def expected_leaps(target: Target) -> int:
+    """Leapfrog steps a transition will take, from the d^(−1/4) law of HMC's step size."""
+    return max(1, min(MAX_LEAPS, math.ceil(path_length(target) / (1.3 * target.losses.dimension**-0.25))))
+
+
+def sample(
+    target: Target,
+    position: Tensor,
+    *,
+    seed: int,
+    rtol: float,
+    transitions: int,
+    report: Report,
+    draws: int | None = None,
+    step_size: float | None = None,
+) -> Run:
+    """HMC from `position` (C, d) until the mean excess loss is known to `rtol` or `transitions` are spent.
+
+    Warm-up tunes the step to acceptance 0.8; the number of leapfrog steps then makes a quarter period of the slowest
+    mode. Rounds grow by half, and the first half of everything is always burn-in.
+
+    Args:
+        target: the posterior.
+        position: starting points, whitened.
+        seed: of all random numbers.
+        rtol: wanted relative standard error.
+        transitions: most transitions to take, warm-up included.
+        report: progress.
+        draws: exactly this many draws per chain instead of a tolerance.
+        step_size: leapfrog step, instead of the tuned one.
+    """
+    generator = torch.Generator(position.device).manual_seed(seed)
+    path = path_length(target)
+
+    def kernel(size: float) -> HMC:
+        leaps = max(1, min(MAX_LEAPS, round(path / size)))
+        return HMC(size, leaps, target.energy, target.force)
+
+    size = step_size or target.losses.dimension**-0.25
+    engine = Engine(kernel(size), target.full, position, generator, ceiling(target))
+    trace = Trace(len(position))
+    interrupted = False
+
+    def result(exhausted: bool) -> Run:
+        settings = {"leaps": engine.kernel.leaps, "path_length": path}  # type: ignore[attr-defined]
+        alive = engine.alive.cpu().numpy()
+        return Run(trace, alive, engine.position, size, settings, interrupted, exhausted)
+
+    try:
+        if step_size is None:
+            size = _tuned(engine, kernel, size, min(WARMUP, transitions // 3), report)
+            engine.use(kernel(size))
+        goal = draws or FIRST_ROUND
+        limit = draws or max(8, transitions - WARMUP)
+        while True:
+            goal = min(goal, limit)
+            while trace.draws < goal:
+                trace.append(engine.run(min(8, goal - trace.draws)))
+                report(trace.draws / limit, f"{trace.draws} draws")
+            run = result(exhausted=False)
+            done = draws is not None or converged(run, rtol)
+            if done or goal >= limit:
+                return result(exhausted=not done)
+            accepted = run.summary("acceptance").mean
+            if step_size is None and not 0.6 < accepted < 0.95:
+                # The typical set is stiffer or softer than the neighbourhood of w*: the first half is dropped anyway.
+                size = size * (0.7 if accepted < 0.6 else 1.3)
+                engine.use(kernel(size))
+            goal = math.ceil(1.5 * goal)
+    except KeyboardInterrupt:
+        interrupted = True
+        if trace.draws < 16:
+            raise
+        return result(exhausted=True)
+
+
+def _tuned(engine: Engine, kernel, size: float, steps: int, report: Report) -> float:  # type: ignore[no-untyped-def]
+    tuner = DualAveraging(size, ACCEPTANCE)
+    for step in range(steps):
+        engine.use(kernel(tuner.step_size))
+        accepted = engine.run(1, capture=False)[0, :, -1]
+        tuner.update(float(np.nanmean(accepted)))
+        report(0.0, f"tuning {step + 1}/{steps}")
+    return tuner.final

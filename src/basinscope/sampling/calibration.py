@@ -1,0 +1,103 @@
+"""What a measurement needs to know before it starts: resolution, curvature at w*, and what things will cost."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from ..curvature.eigen import top_eigenpairs
+from ..curvature.operators import hessian
+from ..errors import InputError
+from ..landscape import Landscape, watanabe_nbeta
+from .chains import ChainLosses
+from .target import Whitening
+
+_DENSE = 256  # up to this many parameters the whole Hessian is cheaper than Lanczos
+_PAIRS = 64
+_PRODUCTS = 160
+_SAMPLES = 4096  # curvature steers the sampler and enters no result: a part of the data is enough
+
+
+@dataclass(frozen=True)
+class Resolution:
+    """(nβ, γ): how sharp the posterior is, and how far it may reach from w*. A λ̂ is a function of both."""
+
+    nbeta: float
+    gamma: float
+
+
+def resolution(land: Landscape, nbeta: float | None = None, gamma: float | None = None) -> Resolution:
+    """The asked-for resolution, or nβ = n/log n and γ = d/‖w*‖².
+
+    This γ makes the localiser as wide as the weights are large: its typical displacement √(d/γ) is ‖w*‖. At w* = 0,
+    which has no scale, γ = 1.
+
+    Examples:
+        >>> import torch, basinscope as bs
+        >>> net = torch.nn.Linear(2, 1, bias=False)
+        >>> _ = torch.nn.init.constant_(net.weight, 0.5)
+        >>> land = bs.Landscape(net, "mse", (torch.ones(100, 2), torch.ones(100, 1)))
+        >>> resolution(land).gamma
+        4.0
+    """
+    for name, value in (("nbeta", nbeta), ("gamma", gamma)):
+        if value is not None and not (math.isfinite(value) and value > 0):
+            raise InputError(f"{name} must be a positive finite number, got {value}")
+    if nbeta is None:
+        nbeta = watanabe_nbeta(land.n)
+    if gamma is None:
+        size = float(land.flatten(land.parameters).double().square().sum())
+        gamma = land.dimension / size if size > 0 else 1.0
+    return Resolution(float(nbeta), float(gamma))
+
+
+@dataclass(frozen=True)
+class Geometry:
+    """Curvature of L_n at w*: leading eigenpairs of the Hessian and the gradient.
+
+    Attributes:
+        values, vectors: eigenpairs of H, (k,) float64 descending and (d, k); all d of them for small networks.
+        gradient: ∇L_n(w*), (d,).
+    """
+
+    values: Tensor
+    vectors: Tensor
+    gradient: Tensor
+
+    @property
+    def complete(self) -> bool:
+        return len(self.values) == len(self.vectors)
+
+    def whitening(self, at: Resolution) -> Whitening:
+        """(nβH + γI)^(−1/2), as far as H is known."""
+        return Whitening.from_eigenpairs(self.values, self.vectors, at.nbeta, at.gamma)
+
+    def gradient_term(self, at: Resolution) -> float:
+        """½ (nβ)² gᵀ A⁻¹ g with A = nβH + γI: how far below L_n(w*) the quadratic basin reaches, in units of nβ·L.
+
+        0 at a minimum. Directions beyond the known eigenpairs count with the stiffness of the last one, a lower
+        bound.
+        """
+        whitened = self.whitening(at)(self.gradient[None])[0].double()
+        return 0.5 * at.nbeta**2 * float(whitened.square().sum())
+
+    def half_soft_rank(self, at: Resolution) -> float:
+        """½ Σ nβσ/(nβσ + γ) over the known eigenvalues: the quadratic part of λ̂, complete for small networks."""
+        stiffness = at.nbeta * self.values.clamp(min=0)
+        return 0.5 * float((stiffness / (stiffness + at.gamma)).sum())
+
+
+def geometry(land: Landscape, losses: ChainLosses, seed: int = 0) -> Geometry:
+    """Measure the curvature at w* on at most 4096 samples, and the gradient on all of them."""
+    _, gradient = losses.full(torch.zeros_like(losses.origin)[None])
+    part = land if land.n <= _SAMPLES else land.subset(slice(0, land.n, math.ceil(land.n / _SAMPLES)))
+    operator = hessian(part)
+    if land.dimension <= _DENSE:
+        matrix = (operator @ torch.eye(land.dimension, dtype=land.dtype, device=land.device)).double()
+        values, vectors = torch.linalg.eigh((matrix + matrix.T) / 2)
+        return Geometry(values.flip(0).cpu(), vectors.flip(1).to(land.dtype), gradient[0])
+    pairs = top_eigenpairs(operator, min(_PAIRS, land.dimension), seed=seed, tol=0.05, max_steps=_PRODUCTS)
+    return Geometry(pairs.values.cpu(), pairs.vectors, gradient[0])

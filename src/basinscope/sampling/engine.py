@@ -1,0 +1,120 @@
+"""The engine: run a kernel for all chains, stop those that diverge, hand over what was drawn."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from .kernels.base import Draw, Kernel, Random
+from .target import Evaluate
+from .trace import STATISTICS
+
+
+class Engine:
+    """All chains of one kernel on one target.
+
+    A chain whose state is no longer finite, or whose energy nβ·excess passes `ceiling`, is dead: it is put back to
+    w*, its later statistics are NaN, and `alive` says so. On a GPU the step is captured once as a CUDA graph and
+    replayed.
+
+    Args:
+        kernel: what to run.
+        evaluate: the target, as the kernel sees it.
+        position: where the chains start, whitened (C, d).
+        generator: source of all randomness.
+        ceiling: largest credible excess loss.
+    """
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        evaluate: Evaluate,
+        position: Tensor,
+        generator: torch.Generator,
+        ceiling: float,
+    ) -> None:
+        self._evaluate = evaluate
+        self._random = Random.seeded(generator)
+        self._generator = generator
+        self._ceiling = ceiling
+        self.alive = torch.ones(len(position), dtype=torch.bool, device=position.device)
+        self._graph: torch.cuda.CUDAGraph | None = None
+        self.kernel = kernel
+        self._state = kernel.init(position.clone(), evaluate, self._random)
+
+    @property
+    def position(self) -> Tensor:
+        """Where the chains are, whitened (C, d)."""
+        return self._state.position
+
+    def use(self, kernel: Kernel) -> None:
+        """Go on from the present state with other settings of the same kernel."""
+        self.kernel = kernel
+        self._graph = None
+
+    def run(self, steps: int, *, capture: bool = True) -> NDArray[np.float64]:
+        """Take `steps` steps; their statistics, shape (steps, chains, statistics).
+
+        `capture=False` spares the capture of a graph for a kernel that is about to change.
+        """
+        if self.position.device.type != "cuda" or not capture:
+            return torch.stack([self._step() for _ in range(steps)]).cpu().numpy()
+        if self._graph is None:
+            self._capture()
+        assert self._graph is not None
+        record = torch.empty(steps, *self._last.shape, dtype=torch.float64, device=self._last.device)
+        for row in record:
+            self._graph.replay()
+            row.copy_(self._last)
+        return record.cpu().numpy()
+
+    def _step(self) -> Tensor:
+        state, draw = self.kernel.step(self._state, self._evaluate, self._random)
+        self._keep(state, draw)
+        return self._statistics(draw)
+
+    def _keep(self, state: Any, draw: Draw) -> None:
+        fine = torch.isfinite(state.position).all(1) & (draw.evaluation.excess < self._ceiling)
+        self.alive = self.alive & fine
+        self._state = type(state)(
+            *(
+                torch.where(self.alive.view(-1, *[1] * (entry.ndim - 1)), entry, torch.zeros_like(entry))
+                for entry in state
+            )
+        )
+
+    def _statistics(self, draw: Draw) -> Tensor:
+        excess, gradient, distance = draw.evaluation
+        virial = (draw.position.double() * gradient).sum(1)
+        rows = dict(
+            zip(STATISTICS, (excess, excess.square(), virial, distance, draw.acceptance), strict=True)
+        )
+        table = torch.stack([rows[name] for name in STATISTICS], dim=1)
+        return torch.where(self.alive[:, None], table, torch.full_like(table, torch.nan))
+
+    def _capture(self) -> None:
+        """Record one step as a CUDA graph that reads and writes the same memory at every replay."""
+        static = type(self._state)(*(entry.clone() for entry in self._state))
+        alive = self.alive.clone()
+        side = torch.cuda.Stream()
+        side.wait_stream(torch.cuda.current_stream())
+        rng = self._generator.get_state()
+        with torch.cuda.stream(side):  # a warm-up outside the graph, as capture requires
+            for _ in range(2):
+                self._state, self.alive = static, alive
+                self._step()
+        torch.cuda.current_stream().wait_stream(side)
+        self._generator.set_state(rng)
+        self._state, self.alive = static, alive
+        graph = torch.cuda.CUDAGraph()
+        graph.register_generator_state(self._generator)
+        with torch.cuda.graph(graph):
+            self._last = self._step()
+            for entry, new in zip(static, self._state, strict=True):
+                entry.copy_(new)
+            alive.copy_(self.alive)
+        self._state, self.alive, self._graph = static, alive, graph

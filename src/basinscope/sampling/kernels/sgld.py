@@ -1,0 +1,35 @@
+"""Stochastic gradient Langevin dynamics (Welling and Teh 2011): the sampler of papers 000–003."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from torch import Tensor
+
+from ..target import Evaluate
+from .base import Draw, Random, always, column
+
+
+class State(NamedTuple):
+    position: Tensor
+
+
+@dataclass(frozen=True)
+class SGLD:
+    """z' = z − (ε/2) ∇U + √ε ξ.
+
+    Biased at every ε > 0: on a quadratic mode of curvature a the variance is 1/(a(1 − εa/4)), and minibatch noise of
+    covariance N adds a factor 1 + εN/4. Stable for εa < 4.
+    """
+
+    step_size: Tensor | float
+
+    def init(self, position: Tensor, evaluate: Evaluate, random: Random) -> State:
+        return State(position)
+
+    def step(self, state: State, evaluate: Evaluate, random: Random) -> tuple[State, Draw]:
+        here = evaluate(state.position)
+        eps = column(self.step_size, state.position)
+        moved = state.position - 0.5 * eps * here.gradient + eps.sqrt() * random.normal(state.position)
+        return State(moved), Draw(state.position, here, always(moved))

@@ -1,0 +1,109 @@
+"""The local posterior in whitened coordinates: what every kernel samples."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from .chains import ChainLosses
+
+
+class Evaluation(NamedTuple):
+    """The posterior at the chains' positions z (C, d)."""
+
+    excess: Tensor  # (C,) float64: L(w) − L(w*), on all data or on the chain's minibatch
+    gradient: Tensor  # (C, d): ∇_z U, with U = nβ L + (γ/2)‖δ‖² and δ = S z
+    distance: Tensor  # (C,) float64: ‖δ‖²
+
+
+Evaluate = Callable[[Tensor], Evaluation]
+
+
+@dataclass(frozen=True)
+class Whitening:
+    """S = r (I − V Vᵀ) + V diag(s) Vᵀ, the square root of an approximate posterior covariance.
+
+    A constant linear map of the coordinates, so it changes the speed of every sampler and the answer of none.
+    """
+
+    vectors: Tensor  # (d, k), orthonormal columns
+    scales: Tensor  # (k,)
+    rest: float
+
+    def __call__(self, rows: Tensor) -> Tensor:
+        """S applied to every row of (C, d)."""
+        if self.vectors.shape[1] == 0:
+            return self.rest * rows
+        return self.rest * rows + ((rows @ self.vectors) * (self.scales - self.rest)) @ self.vectors.T
+
+    @staticmethod
+    def identity(like: Tensor, scale: float = 1.0) -> Whitening:
+        """The scalar map `scale`·I on vectors like `like` (d,)."""
+        return Whitening(like.new_zeros(like.numel(), 0), like.new_zeros(0), scale)
+
+    @staticmethod
+    def from_eigenpairs(values: Tensor, vectors: Tensor, nbeta: float, gamma: float) -> Whitening:
+        """(nβH + γI)^(−1/2) on the given eigenpairs of H; beyond them, on the smallest of those.
+
+        Whitened curvature then lies in [γ/(nβσ_k + γ), 1] at w*, so a step size means the same on every network.
+        """
+        stiffness = nbeta * values.double().clamp(min=0) + gamma
+        complete = len(values) == len(vectors)
+        rest = float(stiffness.min()) if len(values) and not complete else gamma
+        return Whitening(vectors, stiffness.rsqrt().to(vectors), rest**-0.5)
+
+
+@dataclass(frozen=True)
+class Target:
+    """U(z) = nβ (L(w* + Sz) − L(w*)) + (γ/2)‖Sz‖² for all chains.
+
+    Args:
+        losses: excess losses of many chains.
+        nbeta: inverse temperature nβ.
+        gamma: precision γ of the localiser.
+        whitening: the map S.
+    """
+
+    losses: ChainLosses
+    nbeta: float
+    gamma: float
+    whitening: Whitening
+
+    def full(self, position: Tensor) -> Evaluation:
+        """U's pieces on all data."""
+        delta = self.whitening(position)
+        return self._assemble(delta, *self.losses.full(delta))
+
+    def force(self, position: Tensor) -> Tensor:
+        """∇_z U on all data, the same as `full` gives, without the energy."""
+        delta = self.whitening(position)
+        return self._gradient(delta, self.losses.gradient(delta))
+
+    def minibatch(self, position: Tensor, indices: Tensor) -> Evaluation:
+        """U's pieces on the samples `indices` (C, m)."""
+        delta = self.whitening(position)
+        return self._assemble(delta, *self.losses.minibatch(delta, indices))
+
+    def controlled(self, position: Tensor, indices: Tensor, mean: Tensor) -> Evaluation:
+        """As `minibatch`, with the gradient's noise at w* taken out: ĝ = g_n(w*) + ĝ_B(w) − ĝ_B(w*).
+
+        `mean` is g_n(w*), shape (d,).
+        """
+        delta = self.whitening(position)
+        excess, gradient = self.losses.minibatch(delta, indices)
+        _, reference = self.losses.minibatch(torch.zeros_like(delta), indices)
+        return self._assemble(delta, excess, gradient - reference + mean)
+
+    def energy(self, evaluation: Evaluation) -> Tensor:
+        """U (C,) in float64."""
+        return self.nbeta * evaluation.excess + 0.5 * self.gamma * evaluation.distance
+
+    def _assemble(self, delta: Tensor, excess: Tensor, slope: Tensor) -> Evaluation:
+        return Evaluation(excess, self._gradient(delta, slope), delta.double().square().sum(1))
+
+    def _gradient(self, delta: Tensor, slope: Tensor) -> Tensor:
+        return self.whitening(self.nbeta * slope + self.gamma * delta)

@@ -1,0 +1,48 @@
+"""Streams of draws kept in bounded memory: means over blocks whose width doubles as the run grows."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+# What is recorded of every draw. The squares make exact variances possible from block means.
+STATISTICS = ("excess", "excess_squared", "virial", "distance", "acceptance")
+
+
+class Trace:
+    """Block means of the statistics of every chain, at most `2 * blocks` of them however many draws there are.
+
+    Examples:
+        >>> import numpy as np
+        >>> trace = Trace(chains=1, blocks=2)
+        >>> trace.append(np.arange(8.0)[:, None, None] * np.ones(len(STATISTICS)))
+        >>> trace.width, trace.values("excess").ravel().tolist()
+        (4, [1.5, 5.5])
+    """
+
+    def __init__(self, chains: int, blocks: int = 512) -> None:
+        self.blocks = blocks
+        self.width = 1
+        self.draws = 0
+        self._means = np.empty((0, chains, len(STATISTICS)))
+        self._pending = np.empty((0, chains, len(STATISTICS)))
+
+    def append(self, draws: NDArray[np.float64]) -> None:
+        """Add draws of shape (steps, chains, statistics)."""
+        self.draws += len(draws)
+        self._pending = np.concatenate([self._pending, draws])
+        whole = len(self._pending) // self.width
+        fresh = self._pending[: whole * self.width]
+        self._pending = self._pending[whole * self.width :]
+        self._means = np.concatenate([self._means, fresh.reshape(whole, self.width, *draws.shape[1:]).mean(1)])
+        while len(self._means) >= 2 * self.blocks:
+            odd = len(self._means) % 2
+            if odd:  # the last block goes back: it has no partner yet
+                self._pending = np.concatenate([np.repeat(self._means[-1:], self.width, 0), self._pending])
+            self._means = self._means[: len(self._means) - odd].reshape(-1, 2, *self._means.shape[1:]).mean(1)
+            self.width *= 2
+
+    def values(self, name: str, *, discard: float = 0.0, chains: NDArray[np.bool_] | None = None) -> NDArray[np.float64]:
+        """Block means of one statistic, shape (chains, blocks), without the first fraction `discard` of the run."""
+        kept = self._means[int(np.ceil(discard * len(self._means))) :, :, STATISTICS.index(name)].T
+        return kept if chains is None else kept[chains]

@@ -1,0 +1,194 @@
+"""Langevin chains on minibatches at three step sizes at once, extrapolated to step size zero."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from ..progress import Report
+from .adjusted import ceiling
+from .engine import Engine
+from .kernels import LeimkuhlerMatthews
+from .runs import Run
+from .target import Evaluate, Evaluation, Target
+from .trace import Trace
+
+FRACTIONS = (1.0, 0.5, 0.25)  # of the largest step size
+LARGEST_STEP = 0.5  # whitened curvature is at most 1 at w*, so Langevin steps are stable up to 4 there
+TOLERATED_BIAS = 0.1  # between the largest step size and the extrapolation; beyond it the line is not trusted
+RELAXATIONS = 16  # length of the first round in units of 1/(εa) of the slowest mode
+
+
+def minibatches(target: Target, batch_size: int, generator: torch.Generator, mean: Tensor | None) -> Evaluate:
+    """Evaluations on fresh samples for every chain and call; `mean` = g_n(w*) switches control variates on."""
+
+    def evaluate(position: Tensor) -> Evaluation:
+        indices = torch.randint(
+            target.losses.land.n, (len(position), batch_size), generator=generator, device=position.device
+        )
+        if mean is None:
+            return target.minibatch(position, indices)
+        return target.controlled(position, indices, mean)
+
+    return evaluate
+
+
+def noise_trace(evaluate: Evaluate, position: Tensor, repeats: int = 4) -> float:
+    """Tr of the covariance of the whitened minibatch gradient, from pairs of independent minibatches."""
+    halves = [
+        (evaluate(position).gradient - evaluate(position).gradient).double().square().sum(1).mean() / 2
+        for _ in range(repeats)
+    ]
+    return float(torch.stack(halves).mean())
+
+
+def sample(
+    target: Target,
+    position: Tensor,
+    gradient: Tensor,
+    *,
+    batch_size: int,
+    rank: float,
+    seed: int,
+    rtol: float,
+    steps: int,
+    report: Report,
+) -> tuple[list[Run], bool]:
+    """One run per step size of `FRACTIONS`, all chains in one batch, and whether control variates were used.
+
+    Minibatch noise of whitened trace N lifts λ̂ by about εN/8, so the largest step is chosen to keep that below a
+    tenth of the expected λ, and halved while the measured spread between step sizes is larger. Control variates at
+    w* double a step's cost; they are used where they more than halve N at the chains' own positions.
+
+    Args:
+        target: the posterior.
+        position: starting points, whitened (C, d); C a multiple of 3.
+        gradient: g_n(w*), (d,).
+        batch_size: samples per chain and step.
+        rank: a guess of 2λ, from curvature.
+        seed: of all random numbers.
+        rtol: wanted relative standard error of the extrapolation.
+        steps: most steps to take.
+        report: progress.
+    """
+    generator = torch.Generator(position.device).manual_seed(seed)
+    plain = minibatches(target, batch_size, generator, None)
+    controlled = minibatches(target, batch_size, generator, gradient)
+    slowest = min(1.0, target.gamma * target.whitening.rest**2)
+    group = len(position) // len(FRACTIONS)
+    fractions = torch.tensor(FRACTIONS, device=position.device).repeat_interleave(group)
+
+    def largest(evaluate: Evaluate, at: Tensor) -> float:
+        bias = noise_trace(evaluate, at) / 8
+        return min(LARGEST_STEP, TOLERATED_BIAS * max(rank / 2, 0.25) / max(bias, 1e-12))
+
+    # A pilot run leaves w*, where the noise is smallest and control variates look best.
+    size = largest(plain, position)
+    pilot = Engine(LeimkuhlerMatthews(size * fractions), plain, position, generator, ceiling(target))
+    pilot.run(math.ceil(min(steps / 8, 4 / (size * slowest))), capture=position.is_cuda)
+    there = torch.where(pilot.alive[:, None], pilot.position, torch.zeros_like(position))
+    use_control = 2 * noise_trace(controlled, there) < noise_trace(plain, there)
+    evaluate = controlled if use_control else plain
+    size = min(LARGEST_STEP, max(size, largest(evaluate, there)))
+
+    spent = 0
+    interrupted = False
+    while True:
+        engine = Engine(LeimkuhlerMatthews(size * fractions), evaluate, there, generator, ceiling(target))
+        trace = Trace(len(position))
+        goal = math.ceil(RELAXATIONS / (size * FRACTIONS[-1] * slowest))
+        try:
+            while True:
+                goal = min(goal, max(64, steps - spent))
+                while trace.draws < goal:
+                    block = min(64, goal - trace.draws)
+                    trace.append(engine.run(block))
+                    spent += block
+                    report(spent / steps, f"{trace.draws} steps of size {size:.3g}")
+                runs = _split(trace, engine, size, interrupted, spent >= steps)
+                if spent >= steps or _settled(runs, rtol):
+                    return runs, use_control
+                if _spread(runs) > 3 * TOLERATED_BIAS or not bool(engine.alive.all()):
+                    break
+                goal = math.ceil(1.5 * goal)
+        except KeyboardInterrupt:
+            if trace.draws < 64:
+                raise
+            interrupted = True
+            return _split(trace, engine, size, interrupted, True), use_control
+        # The largest step is too coarse for a straight line: start again from here with half of it.
+        there = torch.where(engine.alive[:, None], engine.position, torch.zeros_like(position))
+        size /= 2
+
+
+def _split(trace: Trace, engine: Engine, size: float, interrupted: bool, exhausted: bool) -> list[Run]:
+    alive = engine.alive.cpu().numpy()
+    group = len(alive) // len(FRACTIONS)
+    runs = []
+    for number, fraction in enumerate(FRACTIONS):
+        own = np.zeros_like(alive)
+        own[number * group : (number + 1) * group] = True
+        runs.append(Run(trace, alive & own, engine.position, size * fraction, {}, interrupted, exhausted))
+    return runs
+
+
+def extrapolated(
+    runs: list[Run], statistic: Callable[[Run], tuple[float, float]]
+) -> tuple[float, float, float]:
+    """Value at step size zero, its standard error, and the relative slope: bias at the smallest step over value.
+
+    A weighted straight line through (ε, statistic); the standard error holds the Monte Carlo error of its intercept
+    and the distance to the line through the two smallest steps, which a bend would show.
+    """
+    sizes = np.array([run.step_size for run in runs])
+    values, errors = (np.array(column) for column in zip(*(statistic(run) for run in runs), strict=True))
+    errors = np.maximum(errors, 1e-12 + 1e-9 * np.abs(values))
+    intercept, variance = _line(sizes, values, errors)
+    near, _ = _line(sizes[1:], values[1:], errors[1:])
+    expected = _bend_variance(sizes, errors)
+    bend = max(0.0, (near - intercept) ** 2 - expected)
+    return intercept, math.sqrt(variance + bend), float((values[-1] - intercept) / intercept)
+
+
+def _line(x: NDArray[np.float64], y: NDArray[np.float64], error: NDArray[np.float64]) -> tuple[float, float]:
+    """Intercept of the weighted least-squares line and its variance."""
+    design = np.stack([np.ones_like(x), x], 1) / error[:, None]
+    covariance = np.linalg.inv(design.T @ design)
+    return float((covariance @ design.T @ (y / error))[0]), float(covariance[0, 0])
+
+
+def _bend_variance(sizes: NDArray[np.float64], errors: NDArray[np.float64]) -> float:
+    """Variance of the difference between the two intercepts from Monte Carlo error alone."""
+    difference = np.zeros(len(sizes))
+    for i in range(len(sizes)):
+        unit = np.eye(len(sizes))[i]
+        difference[i] = _line(sizes[1:], unit[1:], errors[1:])[0] - _line(sizes, unit, errors)[0]
+    return float((difference**2 * errors**2).sum())
+
+
+def excess_of(run: Run) -> tuple[float, float]:
+    summary = run.summary()
+    return summary.mean, summary.stderr
+
+
+def _settled(runs: list[Run], rtol: float) -> bool:
+    if any(run.alive.sum() < 2 for run in runs):
+        return False
+    value, error, _ = extrapolated(runs, excess_of)
+    still = all(
+        abs(run.drift()) <= max(rtol * abs(value), 3 * math.sqrt(2) * run.summary().stderr) for run in runs
+    )
+    return bool(value > 0 and error <= rtol * value and still)
+
+
+def _spread(runs: list[Run]) -> float:
+    """Relative distance between the largest step's mean and the extrapolation."""
+    if any(run.alive.sum() < 2 for run in runs):
+        return math.inf
+    value, error, _ = extrapolated(runs, excess_of)
+    return (abs(excess_of(runs[0])[0] - value) - 2 * error) / max(abs(value), 1e-300)
