@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 
 import numpy as np
 
@@ -21,10 +20,7 @@ class NotConverged(RuntimeError):
     """The chains disagree or the budget ran out: there is no reference."""
 
 
-def gibbs_mean(
-    posterior: LinearPosterior, *, seed: int, target: float = TARGET, budget: float = 300.0,
-    progress: Callable[[str], None] = lambda text: None,
-) -> Reference:
+def gibbs_mean(posterior: LinearPosterior, *, seed: int, target: float = TARGET, budget: float = 300.0) -> Reference:
     """λ_t by block-Gibbs sampling to a relative standard error `target`, split-R̂ below 1.01.
 
     Half of the chains start at w*, half at draws from the localiser, which is wider than the posterior in every
@@ -46,7 +42,6 @@ def gibbs_mean(
         values = np.array(record[len(record) // 4 :])
         value, error, rhat = float(values.mean()), standard_error(values), split_rhat(values)
         elapsed = time.perf_counter() - clock
-        progress(f"{length} sweeps: {value:.5g} ± {error:.1g}, R̂ {rhat:.4f}")
         if error <= target * abs(value) and rhat < RHAT:
             return Reference(value, error, "gibbs", rhat, elapsed)
         if 2 * elapsed > budget:

@@ -52,8 +52,11 @@ class Crossing(Case):
     def name(self) -> str:
         text = "·".join(f"w{i}^{k}" if k > 1 else f"w{i}" for i, k in enumerate(self.powers, 1))
         where = f"at ({', '.join(f'{value:g}' for value in self.point)})" if self.point else "at origin"
-        extra = f", n {self.n}" if self.n != 1000 else ""
-        return f"crossing {text} {where}{extra}{'' if self.noise else ', noiseless'}{', float64' if self.double else ''}"
+        parts = [f"crossing {text} {where}"]
+        parts += [f"n {self.n}"] if self.n != 1000 else []
+        parts += [] if self.noise else ["noiseless"]
+        parts += ["float64"] if self.double else []
+        return ", ".join(parts)
 
     @property
     def star(self) -> tuple[float, ...]:

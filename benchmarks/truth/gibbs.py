@@ -61,8 +61,9 @@ class LinearPosterior:
         product = state[0]
         for factor in state[1:]:
             product = factor @ product
-        quadratic = 0.5 * np.einsum("coi,coi->c", product @ self.second_moment, product)
-        return self.t * (quadratic - np.einsum("coi,oi->c", product, self.cross))
+        quadratic: Array = 0.5 * np.einsum("coi,coi->c", product @ self.second_moment, product)
+        linear: Array = np.einsum("coi,oi->c", product, self.cross)
+        return self.t * (quadratic - linear)
 
     def start(self, chains: int) -> list[Array]:
         """Every chain at w*."""
@@ -180,7 +181,8 @@ def draw_scales(posterior: LinearPosterior, state: list[Array], index: int, rng:
     def log_density(u: Array) -> Array:
         grown, shrunk = np.exp(u), np.exp(-u)
         distance = grown * (grown * pp - 2 * ps) + shrunk * (shrunk * qq - 2 * qs)
-        return -0.5 * posterior.gamma * distance + jacobian * u
+        result: Array = -0.5 * posterior.gamma * distance + jacobian * u
+        return result
 
     # No single step size suits all units: the units of a strongly curved layer need small ones, idle ones large.
     u = np.zeros_like(pp)
@@ -198,19 +200,19 @@ def flip_signs(posterior: LinearPosterior, state: list[Array], index: int, rng: 
     """Metropolis test of the opposite sign for one direction v of the hidden layer: P → gP, Q → Qg, g = 1 − 2vvᵀ.
 
     A hidden layer no wider than the rank has two separate orbits, det g > 0 and < 0, which no continuous move connects.
+    The localiser sees g through tr(gT), T = P P*ᵀ + QᵀQ*, and v is a right singular vector of T, mostly one with a
+    small singular value, where a flip is cheap. A flip takes T to gT, which has the same right singular vectors: the
+    proposal is symmetric.
     """
     lower, upper = state[index], state[index + 1]
-    # The localiser's overlap tr(g M) with M = P P*ᵀ + (QᵀQ*)ᵀ, symmetrised, falls by 2vᵀMv: g leaves v itself, but not
-    # M, as it was, so that v comes from a law that ignores the state.
-    v = rng.standard_normal((len(lower), lower.shape[1]))
-    v /= np.linalg.norm(v, axis=1, keepdims=True)
-    vp, qv = np.einsum("ch,chi->ci", v, lower), np.einsum("coh,ch->co", upper, v)
-    loss = 2 * (
-        np.einsum("ci,ci->c", vp, v @ posterior.centre[index])
-        + np.einsum("co,co->c", qv, v @ posterior.centre[index + 1].T)
-    )
-    accept = np.log(rng.random(len(lower))) < -posterior.gamma * loss
-    v, vp, qv = v[accept], vp[accept], qv[accept]
+    overlap = lower @ posterior.centre[index].T + _t(upper) @ posterior.centre[index + 1]
+    vectors = np.linalg.eigh(_t(overlap) @ overlap)[1]
+    chains, hidden = np.arange(len(lower)), lower.shape[1]
+    v = vectors[chains, :, np.minimum(rng.geometric(0.5, len(lower)) - 1, hidden - 1)]
+    cost = 2 * np.einsum("ci,cij,cj->c", v, overlap, v)
+    accept = np.log(rng.random(len(lower))) < -posterior.gamma * cost
+    v = v[accept]
+    vp, qv = np.einsum("ch,chi->ci", v, lower[accept]), np.einsum("coh,ch->co", upper[accept], v)
     lower[accept] -= 2 * v[:, :, None] * vp[:, None, :]
     upper[accept] -= 2 * qv[:, :, None] * v[:, None, :]
 

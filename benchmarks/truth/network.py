@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import pairwise
 from typing import Literal
 
 import numpy as np
@@ -12,7 +13,7 @@ from torch import nn
 import basinscope as bs
 from basinscope import exact
 
-from .case import Array, Case, Reference, arrays, design, rotation, unexplained, weights
+from .case import Array, Case, Reference, arrays, design, least_squares, rotation, unexplained, weights
 from .convergence import gibbs_mean
 from .gibbs import LinearPosterior
 
@@ -76,9 +77,11 @@ class Network(Case):
             factors = [self.cast(factor) for factor in self._factors(rng, _reduced_rank(x, y - bias, self.rank))]
         else:
             factors = [self.cast(factor) for factor in self._factors(rng, wanted)]
-            noise = unexplained(rng, x, outputs, centred=self.bias) if self.noise == "unexplained" else 0.0
-            y = self.cast(x @ _product(factors).T + bias + noise)
-        layers = [nn.Linear(*sizes, bias=False) for sizes in zip(self.widths, self.widths[1:], strict=False)]
+            y = x @ _product(factors).T + bias
+            if self.noise == "unexplained":
+                y = y + unexplained(rng, x, outputs, centred=self.bias)
+            y = self.cast(y)
+        layers = [nn.Linear(*sizes, bias=False) for sizes in pairwise(self.widths)]
         for layer, factor in zip(layers, factors, strict=True):
             layer.weight = nn.Parameter(self.tensor(factor))
         if self.bias:
@@ -88,14 +91,14 @@ class Network(Case):
     def _factors(self, rng: np.random.Generator, wanted: Array) -> list[Array]:
         """Factors, input side first, whose product is `wanted`."""
         if self.point == "origin":
-            return [np.zeros((rows, columns)) for columns, rows in zip(self.widths, self.widths[1:], strict=False)]
+            return [np.zeros((rows, columns)) for columns, rows in pairwise(self.widths)]
         u, s, vt = np.linalg.svd(wanted, full_matrices=False)
         u, s, vt = u[:, : self.rank], s[: self.rank], vt[: self.rank]
         depth = len(self.widths) - 1
         if self.point == "balanced":
             bases = [vt.T, *(rotation(rng, width, self.rank) for width in self.widths[1:-1]), u]
-            return [upper * s ** (1 / depth) @ lower.T for lower, upper in zip(bases, bases[1:], strict=False)]
-        random = [_moderate(rng, rows, columns) for columns, rows in zip(self.widths, self.widths[1:], strict=False)]
+            return [upper * s ** (1 / depth) @ lower.T for lower, upper in pairwise(bases)]
+        random = [_moderate(rng, rows, columns) for columns, rows in pairwise(self.widths)]
         entry = rotation(rng, self.widths[1], self.rank)
         seen = _product([entry, *random[1:-1]])  # how the last layer sees the input's r directions
         unseen = np.eye(len(seen)) - seen @ np.linalg.pinv(seen)
@@ -150,6 +153,6 @@ def _product(factors: list[Array]) -> Array:
 
 def _reduced_rank(x: Array, y: Array, rank: int) -> Array:
     """The map of given rank with the least squared error: least squares, projected on the leading fitted directions."""
-    full = np.linalg.lstsq(x, y, rcond=None)[0].T
-    leading = np.linalg.svd(full @ x.T @ x @ full.T)[0][:, :rank]
+    full = least_squares(x, y).T
+    leading: Array = np.linalg.svd(full @ x.T @ x @ full.T)[0][:, :rank]
     return leading @ leading.T @ full

@@ -11,7 +11,12 @@ REACH = 9.0  # in standard deviations of the localiser: what lies beyond weighs 
 
 
 def crossing(
-    powers: Sequence[int], point: Sequence[float], target: float, curvature: float, nbeta: float, gamma: float,
+    powers: Sequence[int],
+    point: Sequence[float],
+    target: float,
+    curvature: float,
+    nbeta: float,
+    gamma: float,
     points: int = 1501,
 ) -> float:
     """λ_t of K = (c/2)(Π w_i^{k_i} − m)² minus its value at w*, the last power being 1.

@@ -11,7 +11,7 @@ from torch import nn
 import basinscope as bs
 from basinscope import exact
 
-from .case import Array, Case, Reference, arrays, design, weights
+from .case import Array, Case, Reference, arrays, design, least_squares, weights
 
 
 @dataclass(frozen=True)
@@ -45,6 +45,7 @@ class Regression(Case):
         parts += [f"flat {self.flat}"] if self.flat else []
         parts += ["origin"] if self.size == 0 else [f"weights {self.size:g}"] if self.size != 1 else []
         parts += [] if self.noise else ["noiseless"]
+        parts += [f"n {self.n}"] if self.n != 1000 else []
         parts += ["float64"] if self.double else []
         return ", ".join(parts)
 
@@ -59,8 +60,7 @@ class Regression(Case):
         x = self.cast(self.cast(x) @ mixing.T)
         planted = self.size * rng.standard_normal((self.outputs, self.inputs))
         y = self.cast(x @ planted.T + self.noise * rng.standard_normal((self.n, self.outputs)))
-        correction = np.linalg.lstsq(x, y - x @ planted.T, rcond=1e-5 if self.flat else None)[0].T
-        fitted = planted + correction
+        fitted = planted + least_squares(x, y - x @ planted.T).T
         if self.size == 0:  # take the fit out of the targets instead, so that the origin is the minimum
             y, fitted = self.cast(y - x @ fitted.T), np.zeros_like(fitted)
         model = nn.Linear(self.inputs, self.outputs, bias=False)

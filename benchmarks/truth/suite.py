@@ -131,7 +131,5 @@ MINIBATCH: tuple[Case, ...] = (
 
 
 def select(cases: tuple[Case, ...], pattern: str | None) -> tuple[Case, ...]:
-    """The cases whose name contains every word of the pattern."""
-    if pattern is None:
-        return cases
-    return tuple(case for case in cases if all(word in case.name for word in pattern.split()))
+    """The cases whose name contains the pattern."""
+    return tuple(case for case in cases if pattern is None or pattern in case.name)

@@ -9,11 +9,19 @@ from ._version import __version__
 
 if TYPE_CHECKING:
     from . import exact as exact
+    from .curvature.penalty import penalty as penalty
     from .errors import BasinscopeError as BasinscopeError
     from .errors import InputError as InputError
     from .estimates import Estimate as Estimate
     from .landscape import Landscape as Landscape
+    from .measures.distances import information_distance as information_distance
+    from .measures.distances import loss_distance as loss_distance
+    from .measures.distances import parameter_error as parameter_error
+    from .measures.gap import gap as gap
     from .measures.llc import llc as llc
+    from .measures.log_det import log_det as log_det
+    from .measures.soft_rank import soft_rank as soft_rank
+    from .measures.tic import tic as tic
     from .measures.wbic import wbic as wbic
 
 # Names are loaded on first use: the command line answers --help without importing torch.
@@ -22,7 +30,15 @@ _HOMES = {
     "InputError": "errors",
     "Estimate": "estimates",
     "Landscape": "landscape",
+    "gap": "measures.gap",
+    "information_distance": "measures.distances",
     "llc": "measures.llc",
+    "log_det": "measures.log_det",
+    "loss_distance": "measures.distances",
+    "parameter_error": "measures.distances",
+    "penalty": "curvature.penalty",
+    "soft_rank": "measures.soft_rank",
+    "tic": "measures.tic",
     "wbic": "measures.wbic",
 }
 

@@ -20,6 +20,15 @@ class Nodes:
 
 
 @dataclass(frozen=True)
+class Ritz:
+    """The spectrum's ends as seen from inside: an eigenvalue lies within `residual` of `smallest`."""
+
+    largest: float
+    smallest: float
+    residual: float
+
+
+@dataclass(frozen=True)
 class Function:
     """f = rising + falling, split so that quadrature brackets it.
 
@@ -65,29 +74,25 @@ class Runs:
         self._last = torch.zeros_like(self._now)
         self._alpha: list[Tensor] = []
         self._beta: list[Tensor] = []
+        self._eigen: tuple[Tensor, Tensor] | None = None
 
     @property
     def steps(self) -> int:
         return len(self._alpha)
 
     @property
-    def largest(self) -> float:
-        """The operator's norm as far as seen, from inside."""
-        return float(torch.linalg.eigvalsh(self._matrices()).abs().max())
-
-    @property
-    def edge(self) -> float:
-        """The smallest eigenvalue as far as seen, from inside."""
-        return float(torch.linalg.eigvalsh(self._matrices()).min())
-
-    @property
-    def smallest(self) -> float:
-        """`edge` less the residual of its approximate eigenvector: an eigenvalue lies in between."""
-        values, vectors = torch.linalg.eigh(self._matrices())
-        return float((values[:, 0] - self._beta[-1] * vectors[:, -1, 0].abs()).min())
+    def ritz(self) -> Ritz:
+        """What the runs have seen of the spectrum so far."""
+        values, vectors = self._solved()
+        return Ritz(
+            largest=float(values.abs().max()),
+            smallest=float(values.min()),
+            residual=float((self._beta[-1] * vectors[:, -1, 0].abs())[values[:, 0].argmin()]),
+        )
 
     def grow(self, steps: int) -> None:
         """Spend `steps` products on each run; a run whose Krylov space is exhausted stands still."""
+        self._eigen = None
         for _ in range(steps):
             before = self._beta[-1].to(self._now) if self._beta else 0.0
             image = self.operator @ self._now - before * self._last
@@ -102,23 +107,27 @@ class Runs:
             self._last, self._now = self._now, image * torch.where(beta > 0, 1 / beta, 0).to(image)
 
     def nodes(self, left: float) -> Nodes:
-        """The rules after the present number of steps; `left` must not lie above the smallest eigenvalue."""
-        inner = self._matrices()
+        """The rules after the present number of steps; `left` must lie below all that the runs have seen."""
+        inner, (values, vectors) = self._matrices(), self._solved()
         count, m = len(self.squares), self.steps
         # Golub 1973: one more row, chosen such that `left` becomes an eigenvalue.
-        unit = torch.zeros(count, m, 1, dtype=torch.float64)
-        unit[:, -1, 0] = self._beta[-1] ** 2
-        shift = torch.linalg.solve(inner - left * torch.eye(m, dtype=torch.float64), unit)[:, -1, 0]
+        distance = (values - left).clamp(min=torch.finfo(torch.float64).tiny)  # 0 for the zero matrix alone
+        shift = self._beta[-1].square() * (vectors[:, -1].square() / distance).sum(1)
         outer = torch.zeros(count, m + 1, m + 1, dtype=torch.float64)
         outer[:, :m, :m] = inner
         outer[:, m, m] = left + shift
         outer[:, m - 1, m] = outer[:, m, m - 1] = self._beta[-1]
-        return Nodes(self._rule(inner), self._rule(outer))
+        return Nodes(self._rule(values, vectors), self._rule(*torch.linalg.eigh(outer)))
 
     def _matrices(self) -> Tensor:
         diagonal, side = torch.stack(self._alpha, 1), torch.stack(self._beta, 1)[:, :-1]
         return torch.diag_embed(diagonal) + torch.diag_embed(side, 1) + torch.diag_embed(side, -1)
 
-    def _rule(self, matrices: Tensor) -> tuple[Tensor, Tensor]:
-        values, vectors = torch.linalg.eigh(matrices)
+    def _solved(self) -> tuple[Tensor, Tensor]:
+        if self._eigen is None:
+            values, vectors = torch.linalg.eigh(self._matrices())
+            self._eigen = values, vectors
+        return self._eigen
+
+    def _rule(self, values: Tensor, vectors: Tensor) -> tuple[Tensor, Tensor]:
         return values, self.squares[:, None] * vectors[:, 0].square()

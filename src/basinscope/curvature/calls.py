@@ -1,4 +1,4 @@
-"""Where weights meet their inputs: the linear, convolution, embedding and attention calls of one forward pass.
+"""Where weights meet their inputs: linear, convolution, embedding, attention and normalization calls of a forward pass.
 
 The calls are seen by the tensors they use, not by the modules they sit in. So no hook is ever set, functional use of
 a parameter counts like a layer's, and a layer used twice or a tied weight shows up as two calls.
@@ -6,6 +6,7 @@ a parameter counts like a layer's, and a layer used twice or a tied weight shows
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -50,6 +51,21 @@ class Call:
         return self.weight, self.bias, self.rows.start, self.table
 
 
+@dataclass(frozen=True)
+class Scaling:
+    """One use of the weight or bias of a normalization layer, which multiplies or shifts each channel.
+
+    Attributes:
+        name: of the parameter.
+        output: the tensor that δ is the gradient of.
+        outward: the samples' gradients (m, p) from the gradient at `output`.
+    """
+
+    name: str
+    output: Tensor
+    outward: Callable[[Tensor], Tensor]
+
+
 class Recorder(TorchFunctionMode):
     """Collects the calls that use one of `parameters`, for a batch of `samples`.
 
@@ -60,13 +76,19 @@ class Recorder(TorchFunctionMode):
     def __init__(self, parameters: Mapping[str, Tensor], samples: int) -> None:
         super().__init__()
         self.calls: list[Call] = []
+        self.scalings: list[Scaling] = []
         self._names = {id(tensor): name for name, tensor in parameters.items()}
         self._samples = samples
         self._known: dict[Any, Callable[..., Any]] = {
             functional.linear: self._linear,
+            functional.conv1d: self._conv1d,
             functional.conv2d: self._conv2d,
             functional.embedding: self._embedding,
             functional.multi_head_attention_forward: self._attention,
+            functional.layer_norm: self._layer_norm,
+            functional.rms_norm: self._rms_norm,
+            functional.group_norm: self._group_norm,
+            functional.batch_norm: self._batch_norm,
         }
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -104,6 +126,20 @@ class Recorder(TorchFunctionMode):
         return self._note(
             Call(weight_name, bias_name, rows, False, output, positions, lambda: positions(input.detach()))
         )
+
+    def _conv1d(
+        self, input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Any = 1, padding: Any = 0,
+        dilation: Any = 1, groups: int = 1,
+    ) -> Tensor:  # fmt: skip
+        """A convolution along a line is one over a plane of height one."""
+        name, flat = self._name(weight), weight.unsqueeze(-2)
+        if name is not None:
+            self._names[id(flat)] = name
+        border = padding if isinstance(padding, str) else (0, _single(padding))
+        steps = ((1, _single(stride)), border, (1, _single(dilation)))
+        output = self._conv2d(input.unsqueeze(-2), flat, bias, *steps, groups)
+        self._names.pop(id(flat), None)
+        return output.squeeze(-2)
 
     def _conv2d(
         self, input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Any = 1, padding: Any = 0,
@@ -172,8 +208,72 @@ class Recorder(TorchFunctionMode):
         mixed, attention = functional.multi_head_attention_forward(*bound.args, **bound.kwargs)
         return self._project(mixed, weight, shift, self._name(weight), self._name(shift), 0, axis), attention
 
+    # ------------------------------------------------------------------ normalization layers
+
+    def _layer_norm(
+        self, input: Tensor, normalized_shape: Any, weight: Tensor | None = None, bias: Tensor | None = None,
+        eps: float = 1e-5,
+    ) -> Tensor:  # fmt: skip
+        output = functional.layer_norm(input, normalized_shape, weight, bias, eps)
+        return self._rescale(
+            output, weight, bias, lambda: functional.layer_norm(input, normalized_shape, eps=eps), True
+        )
+
+    def _rms_norm(
+        self, input: Tensor, normalized_shape: Any, weight: Tensor | None = None, eps: float | None = None
+    ) -> Tensor:
+        output = functional.rms_norm(input, normalized_shape, weight, eps)
+        plain = functools.partial(functional.rms_norm, input, normalized_shape, eps=eps)
+        return self._rescale(output, weight, None, plain, True)
+
+    def _group_norm(
+        self, input: Tensor, num_groups: int, weight: Tensor | None = None, bias: Tensor | None = None,
+        eps: float = 1e-5,
+    ) -> Tensor:  # fmt: skip
+        output = functional.group_norm(input, num_groups, weight, bias, eps)
+        return self._rescale(output, weight, bias, lambda: functional.group_norm(input, num_groups, eps=eps), False)
+
+    def _batch_norm(
+        self, input: Tensor, running_mean: Any, running_var: Any, weight: Tensor | None = None,
+        bias: Tensor | None = None, training: bool = False, momentum: float = 0.1, eps: float = 1e-5,
+    ) -> Tensor:  # fmt: skip
+        """With frozen statistics: a Landscape refuses any other."""
+        statistics = running_mean, running_var
+        output = functional.batch_norm(input, *statistics, weight, bias, training, momentum, eps)
+        return self._rescale(output, weight, bias, lambda: functional.batch_norm(input, *statistics, eps=eps), False)
+
+    def _rescale(
+        self, output: Tensor, weight: Tensor | None, bias: Tensor | None, plain: Callable[[], Tensor], last: bool
+    ) -> Tensor:
+        """Weight and bias of a normalization; `plain` makes the output without them. Channels come last, or second."""
+        names = self._name(weight), self._name(bias)
+        if names == (None, None):
+            return output
+        like = weight if bias is None else bias
+        assert like is not None
+        size = like.numel()
+
+        def positions(tensor: Tensor) -> Tensor:
+            if last:
+                return tensor.reshape(self._samples, -1, size)
+            return tensor.reshape(self._samples, size, -1).transpose(1, 2)
+
+        if not output.requires_grad:
+            output.requires_grad_()
+        if names[0] is not None:
+            with torch.no_grad():
+                normal = plain()
+            self.scalings.append(Scaling(names[0], output, lambda d: (positions(d) * positions(normal)).sum(1)))
+        if names[1] is not None:
+            self.scalings.append(Scaling(names[1], output, lambda d: positions(d).sum(1)))
+        return output.clone()
+
 
 _ATTENTION = inspect.signature(functional.multi_head_attention_forward)
+
+
+def _single(value: Any) -> int:
+    return int(value if isinstance(value, int) else value[0])
 
 
 def _pair(value: Any) -> tuple[int, int]:

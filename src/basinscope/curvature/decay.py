@@ -66,8 +66,10 @@ def read_decay(land: Landscape, weight_decay: WeightDecay) -> Decay:
     )
     values: Any = weight_decay if several else [weight_decay]
     try:
+        if isinstance(weight_decay, str):
+            raise TypeError
         levels = tuple(float(value) for value in values)
-    except TypeError:
+    except (TypeError, ValueError):
         raise InputError(
             f"weight_decay must be a positive number, a sequence of them, or a dict from parameter names to numbers, "
             f"got {type(weight_decay).__name__}"

@@ -77,11 +77,7 @@ def scaled(piece: Piece, scale: Tensor | None) -> Piece:
 def merged(pieces: list[Piece]) -> list[Piece]:
     """Outer products with one position each, and everything else as one set of rows."""
     outers: list[Piece] = [piece for piece in pieces if isinstance(piece, Outer) and piece.single]
-    others = [
-        piece.rows() if isinstance(piece, Outer) else piece
-        for piece in pieces
-        if isinstance(piece, Rows) or not piece.single
-    ]
+    others = [piece.rows() for piece in pieces if isinstance(piece, Rows) or not piece.single]
     if not others:
         return outers
     names = tuple(name for piece in others for name in piece.names)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -9,6 +10,7 @@ import torch
 from torch import Tensor
 
 from ..errors import InputError
+from ..progress import Report
 from .lanczos import Krylov
 from .operators import Operator
 
@@ -47,6 +49,8 @@ def top_eigenpairs(
     seed: int = 0,
     tol: float = 1e-3,
     max_steps: int | None = None,
+    deflated: EigenPairs | None = None,
+    report: Report = lambda fraction, text: None,
 ) -> EigenPairs:
     """The k largest eigenvalues with their vectors, by Lanczos.
 
@@ -61,6 +65,8 @@ def top_eigenpairs(
         seed: of the random start vectors.
         tol: relative residual.
         max_steps: most matrix–vector products, 20 k + 200 unless given; the residuals tell what was reached.
+        deflated: eigenpairs that are known already, to look for others.
+        report: called with the fraction of converged pairs and a line of text.
 
     Examples:
         >>> import torch
@@ -68,17 +74,18 @@ def top_eigenpairs(
         >>> top_eigenpairs(Dense(torch.diag(torch.tensor([1.0, -5.0, 3.0, 3.0]))), 2).values.round(decimals=4).tolist()
         [3.0, 3.0]
     """
-    if not 1 <= k <= operator.dimension:
-        raise InputError(f"k must lie in 1..{operator.dimension}, the number of parameters, got {k}")
+    room = operator.dimension - (0 if deflated is None else len(deflated.values))
+    if not 1 <= k <= room:
+        raise InputError(f"k must lie in 1..{room}, the number of parameters, got {k}")
     if not tol > 0:
         raise InputError(f"tol must be positive, got {tol}")
     if which not in ("largest", "smallest", "magnitude"):
         raise InputError(f"which must be 'largest', 'smallest' or 'magnitude', got {which!r}")
     budget = max(k, 20 * k + 200 if max_steps is None else max_steps)
     generator = torch.Generator(device=operator.device).manual_seed(seed)
-    found = _search(operator, k, which, tol, budget, generator, None)
-    while found.converged and 1 < k < operator.dimension and found.products < budget:
-        more = _search(operator, k, which, tol, budget - found.products, generator, found)
+    found = _search(operator, k, which, tol, budget, generator, deflated, None, report)
+    while found.converged and 1 < k < room and found.products < budget:
+        more = _search(operator, k, which, tol, budget - found.products, generator, deflated, found, report)
         found = _merged(found, more, k, which)
         if len(more.values) == 0:
             break
@@ -107,12 +114,15 @@ def _search(
     tol: float,
     budget: int,
     generator: torch.Generator,
+    deflated: EigenPairs | None,
     found: EigenPairs | None,
+    report: Report,
 ) -> EigenPairs:
     """One Lanczos run: the first k eigenpairs or, orthogonal to those `found`, all that outrank the last of them."""
-    locked = None if found is None else found.vectors.T
-    scale = 0.0 if found is None else max(abs(found.smallest), abs(found.largest))
-    most = min(budget, operator.dimension - (0 if found is None else k))
+    known = [pairs for pairs in (deflated, found) if pairs is not None]
+    locked = torch.cat([pairs.vectors.T for pairs in known]) if known else None
+    scale = max((abs(end) for pairs in known for end in (pairs.smallest, pairs.largest)), default=0.0)
+    most = min(budget, operator.dimension - sum(len(pairs.values) for pairs in known))
     run = Krylov(operator, _random_vector(operator, generator, locked), locked, scale)
     checked, wanted, done = 0, 0, False
     while not done and len(run) < most:
@@ -123,8 +133,9 @@ def _search(
             checked = len(run)
             ritz = _ritz(run, which)
             if found is None:
-                wanted = min(k, len(run))
-                done = wanted == k and bool(ritz.small(tol)[:k].all())
+                wanted, ready = min(k, len(run)), int(ritz.small(tol)[:k].sum())
+                done = ready == k
+                report(ready / k, f"{ready} of {k} eigenvalues, {len(run)} products")
             else:
                 last = found.values[-1]
                 least = _rank(last, which) + tol * max(abs(float(last)), SMALL * ritz.norm)
@@ -132,7 +143,7 @@ def _search(
                 done = bool(ritz.small(tol)[:wanted].all()) and bool(ritz.small(CHECK)[: wanted + 1].all())
     vectors = run.basis.T @ ritz.rotation[:, :wanted].to(run.basis)
     # The locked vectors are eigenvectors only up to their own residuals, which reach into this run's.
-    inherited = 0.0 if found is None else float(found.residuals.norm())
+    inherited = math.hypot(*(float(pairs.residuals.norm()) for pairs in known))
     residuals = ritz.residuals[:wanted].hypot(torch.tensor(inherited, dtype=torch.float64))
     ends = float(ritz.values.min()), float(ritz.values.max())
     return EigenPairs(ritz.values[:wanted], vectors, residuals, *ends, products=len(run), converged=done)

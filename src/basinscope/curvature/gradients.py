@@ -10,12 +10,12 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-from torch.func import vjp, vmap
 
-from ..landscape import Landscape, Parameters, math_attention
-from ..samples import Samples, map_tensors
-from .calls import Call, Key, Recorder
+from ..landscape import Landscape, math_attention
+from ..samples import Samples
+from .calls import Call, Key, Recorder, Scaling
 from .roots import count, head, roots
+from .samplewise import one_by_one, side_by_side
 from .tiles import memory_bound
 
 
@@ -43,6 +43,15 @@ class Outer:
         values = torch.einsum("mrto,mti->mroi", self.left, self.right).flatten(2)
         return Rows(self.names, self.index.flatten(), values)
 
+    def norms(self) -> Tensor:
+        """Σ_k ‖g_ik‖² of every sample, (m,) in float64."""
+        positions = self.left.shape[2]
+        if positions**2 > self.index.numel():
+            return self.rows().norms()
+        # ‖Σ_t δ_t a_tᵀ‖² = Σ_ts (δ_t·δ_s)(a_t·a_s): the gradient itself is not needed.
+        left, right = self.left.double(), self.right.double()
+        return ((left @ left.mT) * (right @ right.mT)[:, None]).sum((1, 2, 3))
+
 
 @dataclass(frozen=True)
 class Rows:
@@ -51,6 +60,14 @@ class Rows:
     names: tuple[str, ...]
     index: Tensor
     values: Tensor
+
+    def rows(self) -> Rows:
+        """Itself: both kinds of pieces can be written out."""
+        return self
+
+    def norms(self) -> Tensor:
+        """Σ_k ‖g_ik‖² of every sample, (m,) in float64."""
+        return self.values.double().square().sum((1, 2))
 
 
 Piece = Outer | Rows
@@ -73,14 +90,18 @@ class Gradients:
         self.land = land
         self.matrix = matrix
         self.roots = count(land, matrix)
-        self._memory = memory_bound(land, memory)
-        self._keys, self.loose = self._survey()
+        self.memory = memory_bound(land, memory)
+        self._keys, self._scaled, self.loose = self._survey()
         self.tile = self._tile()
 
     def __iter__(self) -> Iterator[list[Piece]]:
         """The pieces of one tile after the other, always in the same order."""
         for batch in self.land.batches(self.tile):
             yield self.of(batch)
+
+    def norms(self) -> Tensor:
+        """Σ_k ‖g_ik‖² of all samples, (n,) in float64: their mean is the trace of the matrix."""
+        return torch.cat([torch.stack([piece.norms() for piece in tile]).sum(0) for tile in self])
 
     def of(self, batch: Samples) -> list[Piece]:
         """The pieces of one batch."""
@@ -89,13 +110,17 @@ class Gradients:
             recorder = Recorder(land.parameters, batch.n)
             with recorder:
                 value = head(land, self.matrix, land.parameters, batch)
-            cotangents = list(roots(land, self.matrix, value.detach(), batch.target))
+            cotangents = self._cotangents(value.detach(), batch)
             calls = [call for call in recorder.calls if call.key in self._keys]
-            layers: list[Piece] = list(_outers(land, calls, value, cotangents))
+            scalings = [scaling for scaling in recorder.scalings if scaling.name in self._scaled]
+            layers = _layers(land, calls, scalings, value, cotangents)
             return layers + self._loose_rows(batch, value, cotangents) if self.loose else layers
 
-    def _survey(self) -> tuple[set[Key], list[str]]:
-        """Which calls can be trusted, and the parameters that are left over."""
+    def _cotangents(self, value: Tensor, batch: Samples) -> list[Tensor]:
+        return list(roots(self.land, self.matrix, value, batch.target))
+
+    def _survey(self) -> tuple[set[Key], set[str], list[str]]:
+        """Which calls and scalings can be trusted, and the parameters that are left over."""
         land = self.land
         few = land.take(torch.arange(min(land.n, 3)))
         free = {name: tensor.detach().requires_grad_() for name, tensor in land.parameters.items()}
@@ -110,37 +135,37 @@ class Gradients:
             cotangent[chosen] = torch.randn(value[chosen].shape, generator=generator).to(value)
             truth = land.flatten(dict(zip(free, _gradients(value, list(free.values()), cotangent), strict=True)))
             calls = [call for call in recorder.calls if _fits(call, few.n)]
-            layers = _outers(land, calls, value, [cotangent])
+            scalings = [scaling for scaling in recorder.scalings if _divides(scaling)]
+            layers = _layers(land, calls, scalings, value, [cotangent])
         seen = torch.zeros_like(truth)
         for piece in layers:
-            row = piece.rows()
+            row = piece.rows() if isinstance(piece, Outer) else piece
             seen[row.index] += row.values[chosen, 0]
         error, size = land.unflatten((seen - truth).abs()), land.unflatten(truth.abs())
         slack = 1e3 * torch.finfo(land.dtype).eps
         wrong = {name for name in free if float(error[name].max()) > slack * float(size[name].max())}
         # Two layers of different kinds on one parameter: their rows would have to be added up before any product.
         owners: dict[str, set[tuple[str | None, str | None, bool]]] = {name: set() for name in free}
+        for scaling in scalings:
+            owners[scaling.name].add((None, None, False))
         for call in calls:
             for name in call.names:
                 owners[name].add((call.weight, call.bias, call.table))
         wrong |= {name for name, found in owners.items() if len(found) != 1}
         keys = {call.key for call in calls if not wrong & set(call.names)}
-        kept = {name for call in calls if call.key in keys for name in call.names}
-        return keys, [name for name in free if name not in kept]
+        scaled = {scaling.name for scaling in scalings} - wrong
+        kept = scaled | {name for call in calls if call.key in keys for name in call.names}
+        return keys, scaled, [name for name in free if name not in kept]
 
     def _loose_rows(self, batch: Samples, value: Tensor, cotangents: list[Tensor]) -> list[Piece]:
-        """Rows by one backward pass per sample and root, all samples side by side."""
+        """Rows by one backward pass per sample and root."""
         land = self.land
-        free = {name: land.parameters[name] for name in self.loose}
-
-        def rows(inputs: Tensor, target: Tensor, cotangent: Tensor) -> Parameters:
-            sample = Samples(map_tensors(_alone, inputs), map_tensors(_alone, target), 1)
-            back = vjp(lambda part: head(land, self.matrix, {**land.parameters, **part}, sample), free)[1]
-            found: Parameters = vmap(lambda row: back(row)[0])(cotangent.unsqueeze(1))
-            return found
-
         stacked = torch.stack(cotangents, 1) if cotangents else value.new_zeros(batch.n, 0, *value.shape[1:])
-        found = vmap(rows)(batch.inputs, batch.target, stacked)
+        free = {name: land.parameters[name] for name in self.loose}
+        try:
+            found = side_by_side(land, self.matrix, free, batch, stacked)
+        except RuntimeError:
+            found = one_by_one(land, self.matrix, free, batch, stacked)
         return [Rows((name,), _place(land, name).flatten(), tensor.flatten(2)) for name, tensor in found.items()]
 
     def _tile(self) -> int:
@@ -156,20 +181,30 @@ class Gradients:
                     products = max(products, o**2 + i**2)  # what two layers are contracted through
                 else:
                     held += self.roots * o * i
-        return max(1, min(self.land.n, self._memory // (16 * (2 * held + products + 1))))
+        return max(1, min(self.land.n, self.memory // (16 * (2 * held + products + 1))))
 
 
-def _alone(tensor: Tensor) -> Tensor:
-    return tensor.unsqueeze(0)
+def _layers(
+    land: Landscape, calls: list[Call], scalings: list[Scaling], value: Tensor, cotangents: list[Tensor]
+) -> list[Piece]:
+    """The pieces of layers: outer products of their calls, and the rows of normalization layers."""
+    uses: list[Call | Scaling] = [*calls, *scalings]
+    found: list[list[Tensor]] = [[] for _ in uses]
+    for cotangent in cotangents if uses else []:
+        gradients = _gradients(value, [use.output for use in uses], cotangent)
+        for kept, use, gradient in zip(found, uses, gradients, strict=True):
+            kept.append(use.outward(gradient))
+    rows: dict[str, Tensor] = {}
+    for scaling, kept in zip(scalings, found[len(calls) :], strict=True):
+        sizes = len(value), 0, land.parameters[scaling.name].numel()
+        values = torch.stack(kept, 1) if kept else value.new_zeros(sizes)
+        rows[scaling.name] = rows.get(scaling.name, 0) + values
+    written = [Rows((name,), _place(land, name).flatten(), values) for name, values in rows.items()]
+    return [*_outers(land, calls, found[: len(calls)]), *written]
 
 
-def _outers(land: Landscape, calls: list[Call], value: Tensor, cotangents: list[Tensor]) -> list[Outer]:
+def _outers(land: Landscape, calls: list[Call], deltas: list[list[Tensor]]) -> list[Outer]:
     """One `Outer` per key: several calls of one key are further positions of the same samples."""
-    deltas: list[list[Tensor]] = [[] for _ in calls]
-    for cotangent in cotangents if calls else []:
-        gradients = _gradients(value, [call.output for call in calls], cotangent)
-        for kept, call, gradient in zip(deltas, calls, gradients, strict=True):
-            kept.append(call.outward(gradient))
     sides: dict[Key, list[tuple[Tensor, Tensor]]] = {}
     for call, kept in zip(calls, deltas, strict=True):
         right = call.inward()
@@ -200,6 +235,14 @@ def _fits(call: Call, samples: int) -> bool:
     except RuntimeError:  # sizes that do not divide by the number of samples
         return False
     return delta.shape[:2] == inputs.shape[:2] and len(delta) == samples
+
+
+def _divides(scaling: Scaling) -> bool:
+    try:
+        scaling.outward(scaling.output)
+    except RuntimeError:
+        return False
+    return True
 
 
 def _place(land: Landscape, name: str) -> Tensor:

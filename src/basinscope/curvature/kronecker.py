@@ -60,8 +60,22 @@ def diagonal(land: Landscape, matrix: str, scale: Tensor | None = None) -> Tenso
 
 
 def _tiles(land: Landscape, matrix: str, scale: Tensor | None) -> Iterator[list[Piece]]:
-    gradients = Gradients(land, matrix)
-    for name in gradients.loose:
+    for tile in Gradients(land, matrix):
+        pieces = [scaled(piece, scale) for piece in tile]
+        for before, after in zip(tile, pieces, strict=True):
+            if isinstance(before, Rows):
+                _check_layer(land, before.names)
+            elif isinstance(after, Rows):
+                raise InputError(
+                    f"KFAC needs a weight decay that is the same for all outputs of a layer, but that of "
+                    f"{before.names[0]!r} differs — take method='block', 'diagonal' or 'lanczos'"
+                )
+        yield pieces
+
+
+def _check_layer(land: Landscape, names: tuple[str, ...]) -> None:
+    """Refuse parameters without Kronecker factors."""
+    for name in names:
         owner = name.rpartition(".")[0]
         layer = land.module.get_submodule(owner)
         if not isinstance(layer, _NORMS):
@@ -70,15 +84,6 @@ def _tiles(land: Landscape, matrix: str, scale: Tensor | None) -> Iterator[list[
                 f"knows Linear, Conv2d, Embedding and attention projections, each weight used in one way only — take "
                 f"method='block', 'diagonal' or 'lanczos', or leave it out with land.restrict()"
             )
-    for tile in gradients:
-        pieces = [scaled(piece, scale) for piece in tile]
-        for piece in pieces:
-            if isinstance(piece, Rows) and not set(piece.names) <= set(gradients.loose):
-                raise InputError(
-                    f"KFAC needs a weight decay that is the same for all outputs of a layer, but that of "
-                    f"{piece.names[0]!r} differs — take method='block', 'diagonal' or 'lanczos'"
-                )
-        yield pieces
 
 
 def _factors(land: Landscape, matrix: str, scale: Tensor | None, sharing: Sharing) -> list[Factors]:
@@ -132,5 +137,4 @@ def _squares(piece: Piece) -> Tensor:
     """Σ_ik g_ik² by parameter, as one vector."""
     if isinstance(piece, Outer) and piece.single:
         return (piece.left[:, :, 0].double().square().sum(1).T @ piece.right[:, 0].double().square()).flatten()
-    rows = piece.rows() if isinstance(piece, Outer) else piece
-    return rows.values.double().square().sum((0, 1))
+    return piece.rows().values.double().square().sum((0, 1))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -36,6 +37,24 @@ def output_curvature(land: Landscape, scores: Tensor, target: Any) -> Callable[[
     if family == "gaussian":
         return lambda u: u / land.loss.variance
     raise InputError(missing_likelihood(land.loss.name))
+
+
+def random_root(land: Landscape, scores: Tensor, target: Any, generator: torch.Generator) -> Tensor:
+    """L u of the shape of `scores`, with B = L Lᵀ and u of random signs: E[(L u)(L u)ᵀ] = B.
+
+    categorical  L = diag(√p) − p √pᵀ
+    """
+    signs = torch.empty_like(scores).bernoulli_(0.5, generator=generator).mul_(2).sub_(1)
+    family = land.loss.family
+    if family == "categorical":
+        axis = class_dimension(scores, target)
+        probability = scores.softmax(axis)
+        half = probability.sqrt() * signs
+        return (half - probability * half.sum(axis, keepdim=True)) * (target != IGNORED).unsqueeze(axis)
+    if family == "bernoulli":
+        chance = scores.sigmoid()
+        return (chance * (1 - chance)).sqrt() * signs
+    return signs / math.sqrt(land.loss.variance)
 
 
 def missing_likelihood(name: str) -> str:

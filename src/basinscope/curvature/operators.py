@@ -43,7 +43,9 @@ class CurvatureOperator:
         tiles: samples and probes that go through the network at once, from the memory bound.
     """
 
-    def __init__(self, land: Landscape, name: str, psd: bool, linear_map: Callable[[Samples], LinearMap], tiles: Tiles) -> None:
+    def __init__(
+        self, land: Landscape, name: str, psd: bool, linear_map: Callable[[Samples], LinearMap], tiles: Tiles
+    ) -> None:
         self.land = land
         self.name = name
         self.psd = psd

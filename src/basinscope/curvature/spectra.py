@@ -33,8 +33,8 @@ class Eigenvalues:
     method: str
 
 
-# Eigenvalues are only d numbers and are kept as long as their landscape lives: soft rank, log-det and gap of one network
-# factorize once.
+# Eigenvalues are only d numbers and are kept as long as their landscape lives: soft rank, log-det and gap of one
+# network factorize once.
 _kept: weakref.WeakKeyDictionary[Landscape, dict[tuple[object, ...], Eigenvalues]] = weakref.WeakKeyDictionary()
 
 

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from scipy import stats
 from torch import Tensor
 
 from ..errors import InputError
+from ..estimates import Estimate
 from ..progress import Report
 from .bracket import Function, Runs
 from .operators import Operator
 
 FIRST = 8  # probes to begin with
 MOST = 64
-STRIDE = 10  # Lanczos steps between looks at the bracket
+STRIDE = 10  # least number of Lanczos steps between looks at the bracket
 MOST_STEPS = 400
 CERTAINTY = 0.9999  # of the bounds: the quadrature bracket holds for certain, the average over probes only so
 
@@ -32,7 +34,9 @@ class Average:
         value, stderr, freedom: middle of the bracket; Monte Carlo error and half of the bracket, in squares.
         bracket: Gauss and Gauss–Radau values averaged over probes: they enclose the average, not the trace.
         bounds: the bracket widened by Monte Carlo (99.99 %) and rounding errors.
+        rounding: relative size of the operator's rounding errors, ε‖A‖ over the weight decay.
         closed: whether the bracket shrank below the Monte Carlo error before the steps ran out.
+        smallest: the operator's smallest eigenvalue as far as seen.
     """
 
     value: float
@@ -43,7 +47,41 @@ class Average:
     closed: bool
     probes: int
     steps: int
-    left: float
+    rounding: float
+    smallest: float
+
+    def estimate(self, name: str, rtol: float, diagnostics: Mapping[str, Any], factor: float = 1.0) -> Estimate:
+        """factor · the traced function, with a verdict."""
+        warnings = []
+        if not self.closed:
+            warnings.append(
+                f"after {self.steps} Lanczos steps the bracket [{factor * self.bracket[0]:.5g}, "
+                f"{factor * self.bracket[1]:.5g}] is still wider than the Monte Carlo error — raise the weight decay"
+            )
+        if self.smallest < 0:
+            warnings.append(negative(self.smallest))
+        if self.rounding > 0.1 * rtol:
+            warnings.append(
+                f"rounding errors may change the value by {self.rounding:.1%} — convert model and data to float64"
+            )
+        if self.stderr > 2 * rtol * abs(self.value):
+            warnings.append(f"the relative error is {self.stderr / abs(self.value):.1%}, above rtol={rtol:g}")
+        return Estimate(
+            name=name,
+            value=factor * self.value,
+            stderr=factor * self.stderr,
+            verdict="doubtful" if warnings else "ok",
+            warnings=tuple(warnings),
+            freedom=self.freedom,
+            bounds=(factor * self.bounds[0], factor * self.bounds[1]),
+            diagnostics={
+                **diagnostics,
+                "bound": "neither",
+                "bracket": (factor * self.bracket[0], factor * self.bracket[1]),
+                "probes": self.probes,
+                "steps": self.steps,
+            },
+        )
 
 
 class Whitened:
@@ -87,7 +125,7 @@ def traced(
     first = Runs(operator, starts(FIRST, generator))
     most = min(MOST_STEPS, operator.dimension)
     while True:
-        first.grow(min(STRIDE, most - first.steps))
+        first.grow(min(max(STRIDE, first.steps // 4), most - first.steps))
         found = _averages(operator, [first], functions, levels, rtol)
         report(0.5 * first.steps / most, f"{first.steps} Lanczos steps, {FIRST} probes")
         if all(average.closed for average in found) or first.steps >= most:
@@ -107,13 +145,8 @@ def _averages(
     operator: Operator, runs: list[Runs], functions: Sequence[Function], levels: Sequence[float], rtol: float
 ) -> list[Average]:
     epsilon = torch.finfo(operator.dtype).eps
-    largest = max(run.largest for run in runs)
-    smallest = min(run.smallest for run in runs)
-    # Rounding can push a zero eigenvalue below zero, and the left node must lie below what the runs see.
-    lowest = min(min(run.edge for run in runs), 0.0) * 2 - epsilon * largest
-    left = lowest if operator.psd else min(smallest, lowest)
-    if left <= -min(levels):
-        _refuse(operator, left, min(levels))
+    largest = max(run.ritz.largest for run in runs)
+    left, certain = _left_end(operator, runs, epsilon * largest, min(levels))
     rules = [run.nodes(left) for run in runs]
     found = []
     for function, level in zip(functions, levels, strict=True):
@@ -121,32 +154,56 @@ def _averages(
         middle = (low + high) / 2
         value, width, probes = float(middle.mean()), float((high - low).mean()), len(middle)
         noise = float(middle.std() / math.sqrt(probes))
-        reach = float(stats.t.ppf(0.5 + CERTAINTY / 2, probes - 1)) * noise + epsilon * largest / level * abs(value)
+        rounding = epsilon * largest / level
+        reach = float(stats.t.ppf(0.5 + CERTAINTY / 2, probes - 1)) * noise + rounding * abs(value)
         bracket = float(low.mean()), float(high.mean())
         goal = max(min(noise, rtol * abs(value)), rtol * abs(value) / 4)
         found.append(
             Average(
                 value=value,
-                stderr=math.hypot(noise, width / 2),
+                stderr=math.hypot(noise, width / 2, rounding * value),
                 freedom=probes - 1,
                 bracket=bracket,
                 bounds=(bracket[0] - reach, bracket[1] + reach),
-                closed=width <= goal,
+                closed=certain and width <= goal,
                 probes=probes,
                 steps=runs[0].steps,
-                left=left,
+                rounding=rounding,
+                smallest=0.0 if operator.psd else min(run.ritz.smallest for run in runs),
             )
         )
     return found
 
 
-def _refuse(operator: Operator, left: float, level: float) -> None:
+def _left_end(operator: Operator, runs: list[Runs], noise: float, level: float) -> tuple[float, bool]:
+    """A point left of the spectrum but right of −level, where the functions are singular; and whether it surely is."""
+    smallest = min(run.ritz.smallest for run in runs)
     if operator.psd:
-        raise InputError(
-            f"weight decay {level:g} drowns in rounding errors of size {-left:.1g} — raise it, or convert model and data "
-            f"to float64 with model.double()"
-        )
-    raise InputError(
-        f"the Hessian has an eigenvalue near {left:.4g}, so H + Λ is not positive definite with weight decay {level:g} — "
-        f"train on to a minimum, raise the weight decay above {-left:.4g}, or take matrix='fisher'"
+        # Rounding pushes zero eigenvalues a little below zero; the node must lie below what the runs see.
+        left = 2 * min(smallest, 0.0) - noise
+        if left <= -level:
+            raise InputError(
+                f"weight decay {level:g} drowns in rounding errors of size {-left:.1g} — raise it, or convert model "
+                f"and data to float64"
+            )
+        return left, True
+    if smallest <= -level:
+        raise InputError(indefinite(smallest, level))
+    left = min(0.0, min(run.ritz.smallest - run.ritz.residual for run in runs)) - noise
+    return (left, True) if left > -level else ((smallest - level) / 2, False)
+
+
+def indefinite(smallest: float, level: float) -> str:
+    """The message for a Hessian with too negative an eigenvalue."""
+    return (
+        f"the Hessian has an eigenvalue {smallest:.4g}, so H + Λ is not positive definite with weight decay {level:g} "
+        f"— train on to a minimum, raise the weight decay well above {-smallest:.4g}, or take matrix='fisher'"
+    )
+
+
+def negative(smallest: float) -> str:
+    """The warning for a Hessian that is not positive semi-definite, though H + Λ is."""
+    return (
+        f"the Hessian has negative eigenvalues, the smallest {smallest:.3g}: this is no minimum, and such directions "
+        f"count below zero — train on, or take matrix='fisher'"
     )

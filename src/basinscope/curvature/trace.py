@@ -20,6 +20,8 @@ from .tiles import DEFAULT_MEMORY
 
 FEWEST = 12  # probes before a standard error is believed
 PATIENT = 60  # probes beyond which plain Hutchinson gives way to the methods that deflate
+TOGETHER = 32  # probes multiplied at once
+GROUPS = 24  # parts of the probes left out in turn for XTrace's standard error
 HEADROOM = 1.2  # more probes than the pilot asks for: its own standard error may have come out too small
 
 
@@ -39,7 +41,7 @@ class Trace:
 
 
 class Probes(Protocol):
-    """A growing set of probes, each with its own unbiased estimate of the trace."""
+    """A growing set of probes and what they say of the trace."""
 
     method: str
     products: int
@@ -47,8 +49,8 @@ class Probes(Protocol):
     def grow(self, products: int) -> None:
         """Spend about that many more products."""
 
-    def estimates(self) -> Tensor:
-        """(k,) in float64, or (k, blocks)."""
+    def summary(self) -> tuple[float, float, float]:
+        """Value, standard error and its degrees of freedom."""
 
 
 class Hutchinson:
@@ -64,18 +66,25 @@ class Hutchinson:
         self._found: list[Tensor] = []
 
     def grow(self, products: int) -> None:
-        for start in range(0, products, 32):  # so many vectors at a time are worth their memory
-            signs = _normal(self._operator, min(32, products - start), self._generator).sign()
+        for start in range(0, products, TOGETHER):
+            signs = _normal(self._operator, min(TOGETHER, products - start), self._generator).sign()
             terms = (signs * (self._operator @ signs)).double()
             self._found.append(torch.stack([part.sum(0) for part in terms.split(self._sizes)], 1).cpu())
         self.products += products
 
-    def estimates(self) -> Tensor:
-        return torch.cat(self._found)
+    def summary(self) -> tuple[float, float, float]:
+        total = torch.cat(self._found).sum(1)
+        return float(total.mean()), float(total.std()) / math.sqrt(self.products), self.products - 1
+
+    def blocks(self) -> tuple[tuple[float, float], ...]:
+        """Value and standard error for each diagonal block."""
+        found = torch.cat(self._found)
+        error = found.std(0) / math.sqrt(self.products)
+        return tuple(zip(found.mean(0).tolist(), error.tolist(), strict=True))
 
 
 class XTrace:
-    """For each probe ω_i: Tr(Q_iᵀ A Q_i) + μ_iᵀ A μ_i, where Q_i spans the images A ω_j of the *other* probes.
+    """The mean over probes ω_i of Tr(Q_iᵀ A Q_i) + μ_iᵀ A μ_i, where Q_i spans the images A ω_j of the *other* probes.
 
     Only what the other probes leave over is estimated at random: μ_i is ω_i without its part in Q_i, brought to the
     length it has on average. Products are spent on A Ω and A Q.
@@ -102,31 +111,30 @@ class XTrace:
         self._mapped = torch.cat([self._mapped, mapped.double()], 1)
         self.products += 2 * fresh.shape[1]
 
-    def estimates(self) -> Tensor:
-        probes, images, basis, mapped = self._probes, self._images, self._basis, self._mapped
-        core = basis.T @ mapped
-        # Q_i Q_iᵀ = Q (I − s_i s_iᵀ) Qᵀ with s_i the normalized ith column of R⁻ᵀ, R = Qᵀ A Ω.
-        lost = torch.linalg.pinv(basis.T @ images, rtol=torch.finfo(self._operator.dtype).eps).T
-        lost = lost / lost.norm(dim=0).clamp(min=1e-300)
-        inside = basis.T @ probes
-        inside = inside - lost * (lost * inside).sum(0)
-        left = probes - basis @ inside
-        spread = (left * (images - mapped @ inside)).sum(0) / left.square().sum(0).clamp(min=1e-300)
-        free = self._operator.dimension - probes.shape[1] + 1
-        return (core.trace() - (lost * (core @ lost)).sum(0) + free * spread).cpu()
+    def summary(self) -> tuple[float, float, float]:
+        basis = self._basis
+        lengths, forms = self._probes.square().sum(0).cpu(), (self._probes * self._images).sum(0).cpu()
+        inside, images, core = ((basis.T @ part).cpu() for part in (self._probes, self._images, self._mapped))
+
+        def mean(kept: Tensor) -> Tensor:
+            frame = torch.linalg.qr(images[:, kept]).Q  # the basis of the kept probes' images, within the whole one
+            small = frame.T @ inside[:, kept], frame.T @ images[:, kept], frame.T @ core @ frame
+            return _leave_one_out(lengths[kept], forms[kept], *small, self._operator.dimension).mean()
+
+        return _jackknife(mean, len(lengths))
 
 
 class XNysTrace:
     """XTrace for a positive semi-definite A, deflated by its Nyström approximation: half the products a probe.
 
-    Â = Y (ΩᵀY)⁻¹ Yᵀ with Y = A Ω. Leaving out ω_i takes (Y H⁻¹e_i)(Y H⁻¹e_i)ᵀ / (H⁻¹)_ii off it, H = ΩᵀY.
+    Â = Y H⁻¹ Yᵀ with Y = A Ω and H = ΩᵀY. Leaving out ω_i takes (Y H⁻¹e_i)(Y H⁻¹e_i)ᵀ / (H⁻¹)_ii off Â.
     """
 
     method = "xnystrace"
 
     def __init__(self, operator: Operator, seed: int) -> None:
         if not operator.psd:
-            raise InputError("xnystrace needs a positive semi-definite operator: use xtrace for this one")
+            raise InputError("XNysTrace needs a positive semi-definite operator: use XTrace for this one")
         self.products = 0
         self._operator = operator
         self._generator = torch.Generator(device=operator.device).manual_seed(seed)
@@ -139,18 +147,51 @@ class XNysTrace:
         self._images = torch.cat([self._images, (self._operator @ fresh).double()], 1)
         self.products += products
 
-    def estimates(self) -> Tensor:
-        probes, k = self._probes, self._probes.shape[1]
-        # A small shift keeps ΩᵀY invertible where A has low rank; its trace is taken off again.
-        shift = torch.finfo(self._operator.dtype).eps * float(self._images.norm() / probes.norm())
+    def summary(self) -> tuple[float, float, float]:
+        probes, dimension = self._probes, self._operator.dimension
+        # A shift keeps H invertible where A has low rank; its trace is taken off again.
+        shift = torch.finfo(self._operator.dtype).eps ** 0.7 * float(self._images.norm() / probes.norm())
         images = self._images + shift * probes
-        middle = probes.T @ images
-        inverse = torch.linalg.inv((middle + middle.T) / 2)
-        solved = images @ inverse
-        removed = inverse.diagonal()
-        whole = (images * solved).sum()
-        length = torch.linalg.inv(probes.T @ probes).diagonal() * (self._operator.dimension - k + 1)
-        return (whole - solved.square().sum(0) / removed + length / removed - shift * self._operator.dimension).cpu()
+        middle, squares, lengths = ((one.T @ two).cpu() for one, two in
+                                    ((probes, images), (images, images), (probes, probes)))  # fmt: skip
+
+        def mean(kept: Tensor) -> Tensor:
+            inverse = torch.linalg.inv(middle[kept][:, kept])
+            inner = squares[kept][:, kept]
+            free = torch.linalg.inv(lengths[kept][:, kept]).diagonal() * (dimension - len(kept) + 1)
+            left = (free - (inverse * (inner @ inverse)).sum(0)) / inverse.diagonal()
+            return (inverse * inner).sum() + left.mean() - shift * dimension
+
+        return _jackknife(mean, probes.shape[1])
+
+
+def _leave_one_out(
+    lengths: Tensor, forms: Tensor, inside: Tensor, images: Tensor, core: Tensor, dimension: int
+) -> Tensor:
+    """XTrace's estimates from small matrices: ‖ω_i‖², ω_iᵀ A ω_i, Qᵀ Ω, Qᵀ A Ω and Qᵀ A Q."""
+    # Q_i Q_iᵀ = Q (I − s_i s_iᵀ) Qᵀ with s_i the normalized ith column of (Qᵀ A Ω)⁻ᵀ. Where A has low rank that matrix
+    # is singular and nothing is lost with a probe: s_i then points where Qᵀ A Q vanishes.
+    left, sizes, right = torch.linalg.svd(images)
+    lost = left @ (right / sizes.clamp(min=1e-150)[:, None])
+    lost = lost / lost.norm(dim=0)
+    inside_others = inside - lost * (lost * inside).sum(0)
+    length = lengths - (2 * inside - inside_others).mul(inside_others).sum(0)
+    form = forms - (2 * images - core @ inside_others).mul(inside_others).sum(0)
+    free = dimension - len(lengths) + 1
+    return core.trace() - (lost * (core @ lost)).sum(0) + free * form / length.clamp(min=1e-150)
+
+
+def _jackknife(mean: Callable[[Tensor], Tensor], count: int) -> tuple[float, float, float]:
+    """Value, standard error and degrees of freedom of an estimate, by leaving out groups of probes.
+
+    The estimates of single probes depend on each other: their scatter shows as little as half of the error. The
+    jackknife never understates it on average (Efron and Stein 1981) and reads up to about twice too high.
+    """
+    groups = torch.arange(count).chunk(min(count, GROUPS))
+    every = torch.arange(count)
+    without = torch.stack([mean(every[~torch.isin(every, group)]) for group in groups])
+    variance = (len(groups) - 1) / len(groups) * (without - without.mean()).square().sum()
+    return float(mean(every)), float(variance.sqrt()), len(groups) - 1
 
 
 def estimate_trace(
@@ -182,55 +223,44 @@ def estimate_trace(
         >>> estimate_trace(Dense(torch.diag(torch.arange(100.0))), rtol=0.01).value
         4950.0
     """
-
-    def target(value: float) -> float:
-        return max(rtol * abs(offset + value), atol)
-
-    def summary(probes: Probes, spent: int) -> Trace:
-        found = probes.estimates().reshape(len(probes.estimates()), -1)
-        k, total = len(found), found.sum(1)
-        blocks = tuple((float(part.mean()), float(part.std() / math.sqrt(k))) for part in found.T)
-        stderr = float(total.std()) / math.sqrt(k)
-        return Trace(float(total.mean()), stderr, k - 1, probes.method, spent, () if sizes is None else blocks)
-
     if operator.dimension <= FEWEST:
         return exact_trace(operator, sizes)
     probes: Probes = Hutchinson(operator, seed, sizes)
     probes.grow(FEWEST)
+    deflating = sizes is None and _fits(operator, memory, PATIENT)
     spent = FEWEST
-    deflate = sizes is None
     while True:
-        trace = summary(probes, spent)
-        wanted = target(trace.value)
-        ratio = trace.stderr / wanted if wanted > 0 else (math.inf if trace.stderr > 0 else 0.0)
-        report(min(1.0, ratio**-2) if ratio > 0 else 1.0, f"{offset + trace.value:.4g} ± {trace.stderr:.2g}")
-        if ratio <= 1 or spent >= max_products:
-            return trace
+        value, stderr, freedom = probes.summary()
+        ratio = stderr / max(rtol * abs(offset + value), atol, 1e-300)
+        report(1 / max(1, ratio) ** 2, f"{offset + value:.4g} ± {stderr:.2g}")
+        left = max_products - spent
+        if ratio <= 1 or left < 2:
+            break
         need = min(HEADROOM * probes.products * ratio**2, max_products)
-        if operator.dimension <= min(need, max_products - spent):
+        if operator.dimension <= min(need, left):
             return exact_trace(operator, sizes, spent)
-        if probes.method == "hutchinson" and deflate and need > PATIENT:
-            deflate = False
+        if deflating and need > PATIENT:
+            deflating = False
             other = XNysTrace(operator, seed + 1) if operator.psd else XTrace(operator, seed + 1)
-            if _fits(operator, memory, PATIENT):
-                other.grow(min(2 * FEWEST, max_products - spent))
-                spent += other.products
-                rival = summary(other, spent)
-                if rival.stderr**2 * other.products < trace.stderr**2 * probes.products:
-                    probes = other
-                continue
-        more = math.ceil(min(need, 3 * probes.products)) - probes.products
-        if probes.method != "hutchinson" and not _fits(operator, memory, probes.products + more):
-            return trace
-        more = max(2, min(more, max_products - spent))
+            other.grow(min(PATIENT // 2, left))
+            spent += other.products
+            if other.summary()[1] ** 2 * other.products < stderr**2 * probes.products:
+                probes = other
+            continue
+        more = min(need, 3 * probes.products) - probes.products
+        if probes.method != "hutchinson" and not _fits(operator, memory, math.ceil(probes.products + more)):
+            break
+        more = max(2, min(math.ceil(more), left))
         probes.grow(more)
         spent += more
+    blocks = probes.blocks() if isinstance(probes, Hutchinson) and sizes is not None else ()
+    return Trace(value, stderr, freedom, probes.method, spent, blocks)
 
 
 def exact_trace(operator: Operator, sizes: Sequence[int] | None = None, spent: int = 0) -> Trace:
     """Tr A = Σ_j e_jᵀ A e_j, one product per dimension."""
     diagonal = []
-    for columns in torch.eye(operator.dimension, dtype=operator.dtype, device=operator.device).split(32, 1):
+    for columns in torch.eye(operator.dimension, dtype=operator.dtype, device=operator.device).split(TOGETHER, 1):
         diagonal.append((columns * (operator @ columns)).double().sum(0).cpu())
     parts = torch.cat(diagonal)
     blocks = () if sizes is None else tuple((float(part.sum()), 0.0) for part in parts.split(list(sizes)))

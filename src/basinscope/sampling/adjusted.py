@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 import torch
@@ -79,7 +80,7 @@ def sample(
     def result(exhausted: bool) -> Run:
         settings = {"leaps": engine.kernel.leaps, "path_length": path}  # type: ignore[attr-defined]
         alive = engine.alive.cpu().numpy()
-        return Run(trace, alive, engine.position, size, settings, interrupted, exhausted)
+        return Run(target, trace, alive, engine.position, size, settings, interrupted, exhausted)
 
     try:
         if step_size is None:
@@ -109,7 +110,21 @@ def sample(
         return result(exhausted=True)
 
 
-def _tuned(engine: Engine, kernel, size: float, steps: int, report: Report) -> float:  # type: ignore[no-untyped-def]
+def pilot(target: Target, position: Tensor, seed: int, steps: int) -> Tensor:
+    """Where chains from `position` are after `steps` transitions whose step size is tuned on the way."""
+    generator = torch.Generator(position.device).manual_seed(seed)
+    path = path_length(target)
+
+    def kernel(size: float) -> HMC:
+        return HMC(size, max(1, min(MAX_LEAPS // 4, round(path / size))), target.energy, target.force)
+
+    size = target.losses.dimension**-0.25
+    engine = Engine(kernel(size), target.full, position, generator, ceiling(target))
+    _tuned(engine, kernel, size, steps, lambda fraction, text: None)
+    return engine.position
+
+
+def _tuned(engine: Engine, kernel: Callable[[float], HMC], size: float, steps: int, report: Report) -> float:
     tuner = DualAveraging(size, ACCEPTANCE)
     for step in range(steps):
         engine.use(kernel(tuner.step_size))

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from ..curvature.eigen import top_eigenpairs
-from ..curvature.operators import hessian
+from ..curvature.operators import CurvatureOperator, hessian
 from ..errors import InputError
 from ..landscape import Landscape, watanabe_nbeta
 from .chains import ChainLosses
@@ -90,14 +91,40 @@ class Geometry:
         return 0.5 * float((stiffness / (stiffness + at.gamma)).sum())
 
 
-def geometry(land: Landscape, losses: ChainLosses, seed: int = 0) -> Geometry:
-    """Measure the curvature at w* on at most 4096 samples, and the gradient on all of them."""
-    _, gradient = losses.full(torch.zeros_like(losses.origin)[None])
-    part = land if land.n <= _SAMPLES else land.subset(slice(0, land.n, math.ceil(land.n / _SAMPLES)))
-    operator = hessian(part)
+def geometry(land: Landscape, losses: ChainLosses, displacements: Tensor, seed: int = 0) -> Geometry:
+    """The curvature of L_n averaged over the points w* + δ, one row of `displacements` (P, d) each.
+
+    At w* alone (P = 1, δ = 0) this is the local Hessian. Averaged over where chains have been, it also knows the
+    directions that are flat at w* and stiff elsewhere, which is what limits a sampler's step on a curved valley.
+    """
+    _, gradient = losses.full(torch.zeros_like(displacements[:1]))
+    operator = _Mean([hessian(part) for part in _views(land, losses.origin + displacements)])
     if land.dimension <= _DENSE:
         matrix = (operator @ torch.eye(land.dimension, dtype=land.dtype, device=land.device)).double()
         values, vectors = torch.linalg.eigh((matrix + matrix.T) / 2)
         return Geometry(values.flip(0).cpu(), vectors.flip(1).to(land.dtype), gradient[0])
     pairs = top_eigenpairs(operator, min(_PAIRS, land.dimension), seed=seed, tol=0.05, max_steps=_PRODUCTS)
     return Geometry(pairs.values.cpu(), pairs.vectors, gradient[0])
+
+
+def _views(land: Landscape, points: Tensor) -> Iterator[Landscape]:
+    """The landscape seen from each point, each on its own part of the data when there are many."""
+    share = math.ceil(_SAMPLES / len(points))
+    stride = max(1, land.n // share)
+    for number, point in enumerate(points):
+        part = land.subset(slice(number % stride, land.n, stride)) if stride > 1 else land
+        yield part.at(land.unflatten(point))
+
+
+class _Mean:
+    """The average of operators, itself an operator."""
+
+    def __init__(self, operators: list[CurvatureOperator]) -> None:
+        self._operators = operators
+        self.dimension = operators[0].dimension
+        self.device = operators[0].device
+        self.dtype = operators[0].dtype
+        self.psd = False
+
+    def __matmul__(self, v: Tensor) -> Tensor:
+        return torch.stack([operator @ v for operator in self._operators]).mean(0)

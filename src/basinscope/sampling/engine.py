@@ -90,9 +90,7 @@ class Engine:
     def _statistics(self, draw: Draw) -> Tensor:
         excess, gradient, distance = draw.evaluation
         virial = (draw.position.double() * gradient).sum(1)
-        rows = dict(
-            zip(STATISTICS, (excess, excess.square(), virial, distance, draw.acceptance), strict=True)
-        )
+        rows = dict(zip(STATISTICS, (excess, excess.square(), virial, distance, draw.acceptance), strict=True))
         table = torch.stack([rows[name] for name in STATISTICS], dim=1)
         return torch.where(self.alive[:, None], table, torch.full_like(table, torch.nan))
 

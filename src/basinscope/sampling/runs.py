@@ -10,15 +10,15 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from .diagnostics import Summary, summarize
+from .target import Target
 from .trace import Trace
-
-DISCARD = 0.5  # the first half of every run is burn-in
 
 
 @dataclass(frozen=True)
 class Run:
     """Chains of one sampler at one setting."""
 
+    target: Target
     trace: Trace
     alive: NDArray[np.bool_]
     position: Tensor  # where the chains ended, whitened (C, d)
@@ -26,12 +26,13 @@ class Run:
     settings: Mapping[str, float | int | str] = field(default_factory=dict)
     interrupted: bool = False
     exhausted: bool = False  # the budget ended before the standard error target was met
+    discard: float = 0.5  # fraction of the run that is burn-in
 
     def summary(self, name: str = "excess") -> Summary:
         """Mean, standard error, ESS and R̂ of a statistic over the living chains, without burn-in."""
-        blocks = self.trace.values(name, discard=DISCARD, chains=self.alive)
+        blocks = self.trace.values(name, discard=self.discard, chains=self.alive)
         squares = (
-            self.trace.values("excess_squared", discard=DISCARD, chains=self.alive)
+            self.trace.values("excess_squared", discard=self.discard, chains=self.alive)
             if name == "excess"
             else blocks**2
         )
@@ -39,7 +40,7 @@ class Run:
 
     def drift(self) -> float:
         """Mean excess loss of the last quarter of the run less that of the quarter before it."""
-        kept = self.trace.values("excess", discard=DISCARD, chains=self.alive)
+        kept = self.trace.values("excess", discard=self.discard, chains=self.alive)
         middle = kept.shape[1] // 2
         return float(kept[:, middle:].mean() - kept[:, :middle].mean())
 

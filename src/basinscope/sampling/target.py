@@ -40,6 +40,10 @@ class Whitening:
             return self.rest * rows
         return self.rest * rows + ((rows @ self.vectors) * (self.scales - self.rest)) @ self.vectors.T
 
+    def inverse(self) -> Whitening:
+        """S⁻¹."""
+        return Whitening(self.vectors, 1 / self.scales, 1 / self.rest)
+
     @staticmethod
     def identity(like: Tensor, scale: float = 1.0) -> Whitening:
         """The scalar map `scale`·I on vectors like `like` (d,)."""

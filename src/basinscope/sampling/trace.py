@@ -42,7 +42,9 @@ class Trace:
             self._means = self._means[: len(self._means) - odd].reshape(-1, 2, *self._means.shape[1:]).mean(1)
             self.width *= 2
 
-    def values(self, name: str, *, discard: float = 0.0, chains: NDArray[np.bool_] | None = None) -> NDArray[np.float64]:
+    def values(
+        self, name: str, *, discard: float = 0.0, chains: NDArray[np.bool_] | None = None
+    ) -> NDArray[np.float64]:
         """Block means of one statistic, shape (chains, blocks), without the first fraction `discard` of the run."""
         kept = self._means[int(np.ceil(discard * len(self._means))) :, :, STATISTICS.index(name)].T
         return kept if chains is None else kept[chains]

@@ -47,6 +47,23 @@ def noise_trace(evaluate: Evaluate, position: Tensor, repeats: int = 4) -> float
     return float(torch.stack(halves).mean())
 
 
+def pilot(target: Target, position: Tensor, *, batch_size: int, seed: int, steps: int) -> Tensor:
+    """Where chains from `position` are after at most `steps` steps, halving the step size while chains diverge.
+
+    Chains must leave w* before anything is measured: gradient noise is smallest there and curvature not typical.
+    """
+    generator = torch.Generator(position.device).manual_seed(seed)
+    evaluate = minibatches(target, batch_size, generator, None)
+    slowest = min(1.0, target.gamma * target.whitening.rest**2)
+    size = LARGEST_STEP
+    while True:
+        engine = Engine(LeimkuhlerMatthews(size), evaluate, position, generator, ceiling(target))
+        engine.run(max(16, math.ceil(min(steps, 4 / (size * slowest)))), capture=position.is_cuda)
+        if bool(engine.alive.all()) or size < 1e-6:
+            return engine.position
+        size /= 4
+
+
 def sample(
     target: Target,
     position: Tensor,
@@ -83,34 +100,25 @@ def sample(
     group = len(position) // len(FRACTIONS)
     fractions = torch.tensor(FRACTIONS, device=position.device).repeat_interleave(group)
 
-    def largest(evaluate: Evaluate, at: Tensor) -> float:
-        bias = noise_trace(evaluate, at) / 8
-        return min(LARGEST_STEP, TOLERATED_BIAS * max(rank / 2, 0.25) / max(bias, 1e-12))
-
-    # A pilot run leaves w*, where the noise is smallest and control variates look best.
-    size = largest(plain, position)
-    pilot = Engine(LeimkuhlerMatthews(size * fractions), plain, position, generator, ceiling(target))
-    pilot.run(math.ceil(min(steps / 8, 4 / (size * slowest))), capture=position.is_cuda)
-    there = torch.where(pilot.alive[:, None], pilot.position, torch.zeros_like(position))
+    there = position
     use_control = 2 * noise_trace(controlled, there) < noise_trace(plain, there)
     evaluate = controlled if use_control else plain
-    size = min(LARGEST_STEP, max(size, largest(evaluate, there)))
-
+    bias = noise_trace(evaluate, there) / 8
+    size = min(LARGEST_STEP, TOLERATED_BIAS * max(rank / 2, 0.25) / max(bias, 1e-12))
     spent = 0
-    interrupted = False
     while True:
         engine = Engine(LeimkuhlerMatthews(size * fractions), evaluate, there, generator, ceiling(target))
         trace = Trace(len(position))
         goal = math.ceil(RELAXATIONS / (size * FRACTIONS[-1] * slowest))
         try:
             while True:
-                goal = min(goal, max(64, steps - spent))
+                goal = min(goal, trace.draws + max(64, steps - spent))
                 while trace.draws < goal:
                     block = min(64, goal - trace.draws)
                     trace.append(engine.run(block))
                     spent += block
                     report(spent / steps, f"{trace.draws} steps of size {size:.3g}")
-                runs = _split(trace, engine, size, interrupted, spent >= steps)
+                runs = _split(target, trace, engine, size, False, spent >= steps)
                 if spent >= steps or _settled(runs, rtol):
                     return runs, use_control
                 if _spread(runs) > 3 * TOLERATED_BIAS or not bool(engine.alive.all()):
@@ -119,27 +127,24 @@ def sample(
         except KeyboardInterrupt:
             if trace.draws < 64:
                 raise
-            interrupted = True
-            return _split(trace, engine, size, interrupted, True), use_control
+            return _split(target, trace, engine, size, True, True), use_control
         # The largest step is too coarse for a straight line: start again from here with half of it.
         there = torch.where(engine.alive[:, None], engine.position, torch.zeros_like(position))
         size /= 2
 
 
-def _split(trace: Trace, engine: Engine, size: float, interrupted: bool, exhausted: bool) -> list[Run]:
+def _split(target: Target, trace: Trace, engine: Engine, size: float, interrupted: bool, exhausted: bool) -> list[Run]:
     alive = engine.alive.cpu().numpy()
     group = len(alive) // len(FRACTIONS)
     runs = []
     for number, fraction in enumerate(FRACTIONS):
         own = np.zeros_like(alive)
         own[number * group : (number + 1) * group] = True
-        runs.append(Run(trace, alive & own, engine.position, size * fraction, {}, interrupted, exhausted))
+        runs.append(Run(target, trace, alive & own, engine.position, size * fraction, {}, interrupted, exhausted))
     return runs
 
 
-def extrapolated(
-    runs: list[Run], statistic: Callable[[Run], tuple[float, float]]
-) -> tuple[float, float, float]:
+def extrapolated(runs: list[Run], statistic: Callable[[Run], tuple[float, float]]) -> tuple[float, float, float]:
     """Value at step size zero, its standard error, and the relative slope: bias at the smallest step over value.
 
     A weighted straight line through (ε, statistic); the standard error holds the Monte Carlo error of its intercept
@@ -180,9 +185,7 @@ def _settled(runs: list[Run], rtol: float) -> bool:
     if any(run.alive.sum() < 2 for run in runs):
         return False
     value, error, _ = extrapolated(runs, excess_of)
-    still = all(
-        abs(run.drift()) <= max(rtol * abs(value), 3 * math.sqrt(2) * run.summary().stderr) for run in runs
-    )
+    still = all(abs(run.drift()) <= max(rtol * abs(value), 3 * math.sqrt(2) * run.summary().stderr) for run in runs)
     return bool(value > 0 and error <= rtol * value and still)
 
 

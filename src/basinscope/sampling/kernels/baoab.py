@@ -41,4 +41,3 @@ class BAOAB:
         here = evaluate(position)
         momentum = momentum - 0.5 * h * here.gradient
         return State(position, momentum, here.gradient), Draw(position, here, always(position))
-

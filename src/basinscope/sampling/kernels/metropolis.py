@@ -31,10 +31,5 @@ def choose(old: Point, new: Point, log_ratio: Tensor, uniform: Tensor) -> tuple[
     """
     log_ratio = torch.where(torch.isfinite(log_ratio), log_ratio, torch.full_like(log_ratio, -torch.inf))
     accept = uniform.log() < log_ratio
-    point = Point(
-        *(
-            torch.where(accept.view(-1, *[1] * (a.ndim - 1)), a, b)
-            for a, b in zip(new, old, strict=True)
-        )
-    )
+    point = Point(*(torch.where(accept.view(-1, *[1] * (a.ndim - 1)), a, b) for a, b in zip(new, old, strict=True)))
     return point, log_ratio.clamp(max=0).exp()

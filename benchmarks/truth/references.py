@@ -1,0 +1,56 @@
+"""Reference values on disk: each is computed once per landscape and resolution."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import time
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import basinscope as bs
+
+from .case import Case, Reference
+
+VERSION = 1  # raise it when the way landscapes are built or references are computed changes
+
+
+class ReferenceBook:
+    """References by case and resolution (nβ, γ), kept in a JSON file that is rewritten after every new one."""
+
+    def __init__(self, path: Path, *, recompute: bool = False) -> None:
+        self.path = path
+        self.recompute = recompute
+        self._entries: dict[str, dict[str, Any]] = json.loads(path.read_text()) if path.exists() else {}
+        self._fresh: set[str] = set()
+
+    def lookup(self, case: Case, land: bs.Landscape, nbeta: float, gamma: float) -> Reference:
+        """λ_t of the case at this resolution, from the file or computed now."""
+        key = self.key(case, nbeta, gamma)
+        entry = self._entries.get(key)
+        if entry is not None and not (self.recompute and key not in self._fresh):
+            return Reference(**entry["reference"])
+        clock = time.perf_counter()
+        reference = case.reference(land, nbeta, gamma)
+        reference = replace(reference, seconds=round(time.perf_counter() - clock, 3))
+        self._entries[key] = {"case": repr(case), "nbeta": nbeta, "gamma": gamma, "reference": asdict(reference)}
+        self._fresh.add(key)
+        self._write()
+        return reference
+
+    def known(self, case: Case, nbeta: float, gamma: float) -> bool:
+        return self.key(case, nbeta, gamma) in self._entries
+
+    @staticmethod
+    def key(case: Case, nbeta: float, gamma: float) -> str:
+        # Six digits: γ comes from ‖w*‖², whose last bits depend on the order of a sum.
+        definition = f"{VERSION} {case!r} {nbeta:.6g} {gamma:.6g}"
+        return f"{case.name} #{hashlib.sha256(definition.encode()).hexdigest()[:12]}"
+
+    def _write(self) -> None:
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        part = self.path.with_suffix(".part")
+        part.write_text(json.dumps(dict(sorted(self._entries.items())), indent=1, ensure_ascii=False) + "\n")
+        os.replace(part, self.path)

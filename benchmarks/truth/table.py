@@ -1,0 +1,80 @@
+"""Scores as a table: on the terminal, in Markdown and as CSV."""
+
+from __future__ import annotations
+
+import csv
+import math
+import os
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+from rich.table import Table
+
+from .scores import Goal, Score
+
+COLUMNS = ("case", "seed", "d", "n", "λ", "λ_t", "λ̂", "± s.e.", "error", "z", "in 90 %", "verdict", "seconds")
+
+
+def cells(score: Score) -> list[str]:
+    """One row of the table."""
+    return [
+        score.case,
+        str(score.seed),
+        str(score.d),
+        str(score.n),
+        "" if math.isnan(score.coefficient) else f"{score.coefficient:g}",
+        f"{score.reference:.5g}",
+        f"{score.value:.5g}",
+        f"{score.stderr:.2g}",
+        f"{score.relative_error:+.2%}",
+        f"{score.z:+.1f}",
+        "yes" if score.covered else "no",
+        score.verdict,
+        f"{score.seconds:.1f}",
+    ]
+
+
+def terminal(scores: Sequence[Score]) -> Table:
+    table = Table(*COLUMNS, box=None, header_style="bold", pad_edge=False)
+    for column in table.columns[1:]:
+        column.justify = "right"
+        column.no_wrap = True
+    for score in scores:
+        table.add_row(*cells(score), style=None if score.covered else "yellow")
+    return table
+
+
+def terminal_goals(goals: Sequence[Goal]) -> Table:
+    table = Table("target", "measured", "", box=None, header_style="bold", pad_edge=False)
+    for goal in goals:
+        table.add_row(goal.text, goal.measured, "[green]met[/]" if goal.met else "[red]missed[/]")
+    return table
+
+
+def markdown(title: str, scores: Sequence[Score], goals: Sequence[Goal], provenance: Sequence[str]) -> str:
+    """The report as one Markdown page."""
+    lines = [f"# {title}", "", *(f"- {item}" for item in provenance), ""]
+    lines += ["| target | measured | |", "|---|---|---|"]
+    lines += [f"| {goal.text} | {goal.measured} | {'met' if goal.met else '**missed**'} |" for goal in goals]
+    lines += [
+        "",
+        "λ is the learning coefficient at w*, λ_t the exact posterior mean at the resolution (nβ, γ) the estimator "
+        "used, λ̂ the estimate.",
+        "",
+        f"| {' | '.join(COLUMNS)} |",
+        f"|---{'|---:' * (len(COLUMNS) - 1)}|",
+    ]
+    lines += [f"| {' | '.join(cells(score))} |" for score in scores]
+    return "\n".join(lines) + "\n"
+
+
+def write_csv(path: Path, scores: Sequence[Score]) -> None:
+    """All numbers in full precision."""
+    part = path.with_suffix(".part")
+    with part.open("w", newline="") as stream:
+        rows = [asdict(score) | {"relative_error": score.relative_error, "z": score.z} for score in scores]
+        writer = csv.DictWriter(stream, fieldnames=list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
+    os.replace(part, path)

@@ -1,0 +1,99 @@
+"""Soft rank, its square and the log-determinant: trace functions Σ_i h(σ_i / λ) of a curvature matrix."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from ..errors import InputError
+from ..estimates import Estimate
+from ..landscape import Landscape
+from ..progress import tracked
+from .bracket import Function
+from .decay import Decay, WeightDecay, read_decay
+from .kronecker import Sharing
+from .operators import operator
+from .spectra import Eigenvalues, choose, eigenvalues
+from .stochastic import Whitened, indefinite, negative, signs, traced
+
+
+@dataclass(frozen=True)
+class TraceFunction:
+    """A function of the eigenvalues: `at(λ)` is σ ↦ h(σ/λ). Only a `concave` one turns stand-ins into bounds."""
+
+    name: str
+    concave: bool
+    at: Callable[[float], Function]
+
+
+SOFT_RANK = TraceFunction("soft_rank", True, lambda level: Function(lambda x: x / (x + level)))
+# (x/(x+λ))² = 2x/(x+λ) − 1 + (λ/(x+λ))², a part that rises and one that falls.
+SOFT_RANK_SQUARED = TraceFunction(
+    "soft_rank_squared",
+    False,
+    lambda level: Function(lambda x: 2 * x / (x + level) - 1, lambda x: (level / (x + level)).square()),
+)
+LOG_DET = TraceFunction("log_det", True, lambda level: Function(lambda x: torch.log1p(x / level) / 2))
+
+
+def trace_function(
+    land: Landscape, kind: TraceFunction, *, weight_decay: WeightDecay, matrix: str, method: str, seed: int,
+    rtol: float, sharing: Sharing, progress: bool,
+) -> Estimate | list[Estimate]:  # fmt: skip
+    """Tr h(Λ^(−1/2) A Λ^(−1/2)) for every weight decay, from one factorization or one set of Lanczos runs."""
+    if matrix not in ("hessian", "fisher", "covariance"):
+        raise InputError(f"matrix must be 'hessian', 'fisher' or 'covariance', got {matrix!r}")
+    decay = read_decay(land, weight_decay)
+    if method == "auto":
+        method = choose(land, matrix)
+    common: dict[str, Any] = {"matrix": matrix, "method": method, "parameters": land.dimension, "samples": land.n}
+    if method == "lanczos":
+        product = Whitened(operator(land, matrix), decay.whitening)
+        with tracked(kind.name.replace("_", " "), progress) as report:
+            averages = traced(
+                product, [kind.at(level) for level in decay.levels], decay.levels, signs(product),
+                seed=seed, rtol=rtol, report=report,
+            )  # fmt: skip
+        found = [
+            average.estimate(kind.name, rtol, {**common, "weight_decay": decay.describe(level)})
+            for average, level in zip(averages, decay.levels, strict=True)
+        ]
+    else:
+        values = eigenvalues(land, matrix, method, decay.whitening, sharing)
+        found = [_from_eigenvalues(kind, values, level, decay, common) for level in decay.levels]
+    return found if decay.several else found[0]
+
+
+def _from_eigenvalues(
+    kind: TraceFunction, found: Eigenvalues, level: float, decay: Decay, common: dict[str, Any]
+) -> Estimate:
+    values = torch.cat([found.values, found.values.new_zeros(1)])  # zeros count for nothing
+    smallest, largest = float(values.min()), float(values.max())
+    if smallest <= -level:
+        raise InputError(indefinite(smallest, level))
+    value = float(kind.at(level)(values).sum())
+    bound = found.bound if found.bound == "exact" or kind.concave else "neither"
+    warnings = []
+    if found.bound != "exact":
+        says = "an upper bound of" if bound == "upper" else "an approximation of unknown sign to"
+        warnings.append(f"method={found.method!r} gives {says} the {kind.name.replace('_', ' ')}, not itself")
+    if smallest < -1e-6 * largest:
+        warnings.append(negative(smallest))
+    return Estimate(
+        name=kind.name,
+        value=value,
+        stderr=0.0,
+        verdict="doubtful" if warnings else "ok",
+        warnings=tuple(warnings),
+        bounds={"exact": (value, value), "upper": (0.0, value), "neither": None}[bound],
+        diagnostics={
+            **common,
+            "weight_decay": decay.describe(level),
+            "bound": bound,
+            "largest": largest,
+            "smallest": smallest,
+        },
+    )

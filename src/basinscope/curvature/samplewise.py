@@ -1,0 +1,42 @@
+"""Gradient rows J_iᵀ s_ik without any knowledge of layers: one backward pass per sample and root."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.func import vjp, vmap
+
+from ..landscape import Landscape, Parameters
+from ..samples import Samples, Tree, map_tensors
+from .roots import head
+
+
+def side_by_side(land: Landscape, matrix: str, free: Parameters, batch: Samples, cotangents: Tensor) -> Parameters:
+    """Rows (m, r, …) of the `free` parameters, differentiable in them; `cotangents` s (m, r, …) are the head's."""
+
+    def rows(inputs: Tree, target: Tree, cotangent: Tensor) -> Parameters:
+        sample = Samples(map_tensors(_alone, inputs), map_tensors(_alone, target), 1)
+        back = vjp(lambda part: head(land, matrix, {**land.parameters, **part}, sample), free)[1]
+        found: Parameters = vmap(lambda row: back(row)[0])(cotangent.unsqueeze(1))
+        return found
+
+    if cotangents.shape[1] == 0:
+        return {name: tensor.new_zeros(batch.n, 0, *tensor.shape) for name, tensor in free.items()}
+    found: Parameters = vmap(rows)(batch.inputs, batch.target, cotangents)
+    return found
+
+
+def one_by_one(land: Landscape, matrix: str, free: Parameters, batch: Samples, cotangents: Tensor) -> Parameters:
+    """The same, sample after sample: for layers that cannot be batched any further, such as recurrent ones."""
+    singles = []
+    for i in range(batch.n):
+        point = {name: tensor.detach().requires_grad_() for name, tensor in free.items()}
+        with torch.enable_grad():
+            value = head(land, matrix, {**land.parameters, **point}, batch.take(slice(i, i + 1)))
+            rows = [torch.autograd.grad(value, list(point.values()), s[None], retain_graph=True) for s in cotangents[i]]
+        singles.append([torch.stack(column) for column in zip(*rows, strict=True)])
+    return dict(zip(free, (torch.stack(column) for column in zip(*singles, strict=True)), strict=True))
+
+
+def _alone(tensor: Tensor) -> Tensor:
+    return tensor.unsqueeze(0)

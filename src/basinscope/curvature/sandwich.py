@@ -1,0 +1,154 @@
+"""Products of C and H_Λ⁻¹, the laws of how far a fit lands from the population's minimum.
+
+√n(θ̂ − θ*) is asymptotically normal with covariance H_Λ⁻¹ C_Λ H_Λ⁻¹, where H_Λ = H + Λ and C_Λ is the second moment of
+the gradients ∇l_i + Λθ of the regularised loss, equal to C − Λθθᵀ Λ at its minimum (paper 004, Eq. 11).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor
+from torch.func import vjp, vmap
+
+from ..errors import InputError
+from ..landscape import Landscape, math_attention
+from .decay import Decay
+from .dense import dense
+from .gradients import Gradients
+from .spectra import LIMIT
+from .stochastic import Starts, indefinite
+from .tiles import memory_bound
+
+
+@dataclass(frozen=True)
+class Mean:
+    """A mean over samples.
+
+    Attributes:
+        value: the mean.
+        stderr: its standard error over samples, where the value is a plain mean.
+        criterion: (1/n) Tr(C_Λ H_Λ⁻¹), for comparison.
+        decrement: gᵀ H_Λ⁻¹ g of the mean gradient g: a Newton step would lower the regularised loss by half of it.
+    """
+
+    value: float
+    stderr: float | None
+    criterion: float
+    decrement: float
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """The theory is about a minimum: what is left to gain must be small against what is lost on new data."""
+        if self.decrement <= 0.1 * self.criterion:
+            return ()
+        return (
+            f"this is no minimum of the regularised loss: a Newton step would lower it by {self.decrement / 2:.2g}, "
+            f"not much less than the predicted gap {self.criterion:.2g} — train on, with this weight decay",
+        )
+
+
+@dataclass(frozen=True)
+class Sandwich:
+    """H_Λ of one landscape, factorized, and the regularised gradients of its samples.
+
+    Attributes:
+        land: where matrices and gradients come from.
+        curvature: `fisher` or `hessian`, taken for H.
+        penalty: Λ as a vector (d,).
+    """
+
+    land: Landscape
+    curvature: str
+    penalty: Tensor
+
+    @cached_property
+    def matrix(self) -> Tensor:
+        """H without its penalty, (d, d)."""
+        if self.land.dimension > LIMIT:
+            raise InputError(
+                f"this measure writes out a matrix over all parameters, and {self.land.dimension:,} of them are more "
+                f"than {LIMIT:,} — look at part of them with land.restrict()"
+            )
+        return dense(self.land, self.curvature)
+
+    @cached_property
+    def root(self) -> Tensor:
+        """Cholesky factor of H_Λ."""
+        root, failed = torch.linalg.cholesky_ex(self.matrix + torch.diag(self.penalty))
+        if bool(failed):
+            scale = self.penalty.rsqrt()
+            smallest = float(torch.linalg.eigvalsh(scale[:, None] * self.matrix * scale).min())
+            level = float(self.penalty.min())
+            raise InputError(indefinite(smallest * level, level))
+        return root
+
+    @property
+    def shift(self) -> Tensor:
+        """Λθ, the gradient of the penalty."""
+        return self.penalty * self.land.flatten(self.land.parameters).double()
+
+    def gradients(self) -> Iterator[Tensor]:
+        """∇l_i + Λθ of all samples, tiles of rows (m, d) in float64."""
+        shift = self.shift
+        for pieces in Gradients(self.land, "covariance", memory_bound(self.land, None) // 2):
+            written = [piece.rows() for piece in pieces]
+            rows = shift.repeat(len(written[0].values), 1)
+            for piece in written:
+                rows[:, piece.index] += piece.values[:, 0].double()
+            yield rows
+
+    def mean(self, form: Callable[[Tensor, Tensor], Tensor]) -> Mean:
+        """The mean over samples of form(g, H_Λ⁻¹ g), for rows g and solutions (m, d)."""
+        values, criteria, total = [], [], torch.zeros_like(self.penalty)
+        for rows in self.gradients():
+            solved = self.solve(rows)
+            values.append(form(rows, solved))
+            criteria.append((rows * solved).sum(1))
+            total += rows.sum(0)
+        every = torch.cat(values)
+        error = float(every.std()) / self.land.n**0.5 if self.land.n > 1 else math.inf
+        return self._mean(float(every.mean()), error, float(torch.cat(criteria).mean()), total)
+
+    def squared(self) -> Mean:
+        """Tr((C_Λ H_Λ⁻¹)²)."""
+        product, total = torch.zeros_like(self.matrix), torch.zeros_like(self.penalty)
+        for rows in self.gradients():
+            product.addmm_(rows.T, self.solve(rows))
+            total += rows.sum(0)
+        product /= self.land.n
+        return self._mean(float((product * product.T).sum()), None, float(product.trace()), total)
+
+    def _mean(self, value: float, error: float | None, criterion: float, total: Tensor) -> Mean:
+        gradient = total / self.land.n
+        return Mean(value, error, criterion / self.land.n, float(gradient @ self.solve(gradient[None])[0]))
+
+    def solve(self, rows: Tensor) -> Tensor:
+        """H_Λ⁻¹ applied to every row."""
+        return torch.cholesky_solve(rows.T, self.root).T
+
+
+def gradient_signs(land: Landscape, decay: Decay, level: float) -> Starts:
+    """Random vectors Λ₀^(−1/2) z, z = n^(−1/2) Σ_i ±(∇l_i + Λθ), so that E[z zᵀ] = C_Λ; Λ₀ is the decay's shape.
+
+    They bring Tr(C_Λ H_Λ⁻¹) into the form Tr(M f(A)) that quadrature brackets, at one backward pass each.
+    """
+    shift = decay.diagonal(land, level) * land.flatten(land.parameters).double()
+
+    def draw(count: int, generator: torch.Generator) -> Tensor:
+        signs = torch.randint(2, (land.n, count), generator=generator).to(land.device, land.dtype) * 2 - 1
+        total = torch.zeros(count, land.dimension, dtype=land.dtype, device=land.device)
+        begin = 0
+        with math_attention():
+            for batch in land.batches(512):
+                back = vjp(lambda parameters, batch=batch: land.losses(parameters, batch), land.parameters)[1]
+                total += vmap(lambda row, back=back: land.flatten(back(row)[0]))(signs[begin : begin + batch.n].T)
+                begin += batch.n
+        found = (total.T.double() + shift[:, None] * signs.double().sum(0)) / land.n**0.5
+        return found if decay.whitening is None else decay.whitening[:, None] * found
+
+    return draw

@@ -1,0 +1,1 @@
+"""The public measurements, a file each: from a landscape to an estimate."""

@@ -1,0 +1,124 @@
+"""How far a fit lands from the population's minimum: in parameters, in losses, in predictions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..curvature.decay import read_decay
+from ..curvature.dense import dense
+from ..curvature.sandwich import Mean, Sandwich
+from ..errors import InputError
+from ..estimates import Estimate, Verdict
+from ..landscape import Landscape
+from .tic import Curvature
+
+
+def parameter_error(
+    land: Landscape, *, weight_decay: float | Mapping[str, float | Tensor], curvature: Curvature = "fisher"
+) -> Estimate:
+    """(1/n) Tr(C_Λ H_Λ⁻²), the expected ‖θ̂ − θ*‖² (paper 004, Eq. 4 over n).
+
+    For a calibrated model at most (1/n) Tr((F + Λ)⁻¹) (Prop. 4.1), given as `diagnostics["calibrated"]`: flat basins
+    have large errors in their parameters.
+
+    Args:
+        land: the landscape, at a minimum of mean loss + ½ wᵀΛw; up to about 10⁴ parameters.
+        weight_decay: λ > 0, or a dict from name patterns to numbers or tensors.
+        curvature: `fisher` or `hessian`, taken for H.
+
+    Examples:
+        >>> import torch, basinscope as bs
+        >>> x, y = torch.ones(4, 1), torch.tensor([[1.0], [-1.0], [1.0], [-1.0]])
+        >>> land = bs.Landscape(torch.nn.Linear(1, 1, bias=False), "mse", (x, y))
+        >>> land = land.at({"weight": torch.zeros(1, 1)})  # H = C = 1
+        >>> round(bs.parameter_error(land, weight_decay=1.0).value, 4)
+        0.0625
+    """
+    sandwich, common = _prepared(land, weight_decay, curvature)
+    mean = sandwich.mean(lambda rows, solved: solved.square().sum(1))
+    return _estimate("parameter_error", mean, float(torch.cholesky_inverse(sandwich.root).trace()), common, land.n)
+
+
+def loss_distance(
+    land: Landscape, *, weight_decay: float | Mapping[str, float | Tensor], curvature: Curvature = "fisher"
+) -> Estimate:
+    """(1/n) Tr((C_Λ H_Λ⁻¹)²), the expected squared distance E_z[(l(θ̂; z) − l(θ*; z))²] (paper 004, Eq. 5 over n).
+
+    For a calibrated model at most rank⁽²⁾_Λ(F)/n (Prop. 4.1), given as `diagnostics["calibrated"]`.
+
+    Args:
+        land: the landscape, at a minimum of mean loss + ½ wᵀΛw; up to about 10⁴ parameters.
+        weight_decay: λ > 0, or a dict from name patterns to numbers or tensors.
+        curvature: `fisher` or `hessian`, taken for H.
+
+    Examples:
+        >>> import torch, basinscope as bs
+        >>> x, y = torch.ones(4, 1), torch.tensor([[1.0], [-1.0], [1.0], [-1.0]])
+        >>> land = bs.Landscape(torch.nn.Linear(1, 1, bias=False), "mse", (x, y))
+        >>> land = land.at({"weight": torch.zeros(1, 1)})  # H = C = 1
+        >>> round(bs.loss_distance(land, weight_decay=1.0).value, 4)
+        0.0625
+    """
+    sandwich, common = _prepared(land, weight_decay, curvature)
+    return _estimate("loss_distance", sandwich.squared(), _second_rank(sandwich), common, land.n)
+
+
+def information_distance(
+    land: Landscape, *, weight_decay: float | Mapping[str, float | Tensor], curvature: Curvature = "fisher"
+) -> Estimate:
+    """(1/2n) Tr(F H_Λ⁻¹ C_Λ H_Λ⁻¹), the expected KL divergence of the fit's predictions from those of θ*.
+
+    Paper 004, appendix F over n, with the factor ½ that is missing there: KL(q_θ ‖ q_{θ+η}) ≈ ½ ηᵀFη.
+    For a calibrated model close to rank⁽²⁾_Λ(F)/2n, given as `diagnostics["calibrated"]`.
+
+    Args:
+        land: the landscape, at a minimum of mean loss + ½ wᵀΛw; up to about 10⁴ parameters.
+        weight_decay: λ > 0, or a dict from name patterns to numbers or tensors.
+        curvature: `fisher` or `hessian`, taken for H.
+
+    Examples:
+        >>> import torch, basinscope as bs
+        >>> x, y = torch.ones(4, 1), torch.tensor([[1.0], [-1.0], [1.0], [-1.0]])
+        >>> land = bs.Landscape(torch.nn.Linear(1, 1, bias=False), "mse", (x, y))
+        >>> land = land.at({"weight": torch.zeros(1, 1)})  # H = C = 1
+        >>> round(bs.information_distance(land, weight_decay=1.0).value, 5)
+        0.03125
+    """
+    sandwich, common = _prepared(land, weight_decay, curvature)
+    fisher = sandwich.matrix if curvature == "fisher" else dense(land, "fisher")
+    mean = sandwich.mean(lambda rows, solved: (solved * (solved @ fisher)).sum(1) / 2)
+    return _estimate("information_distance", mean, _second_rank(sandwich) / 2, common, land.n)
+
+
+def _prepared(
+    land: Landscape, weight_decay: float | Mapping[str, float | Tensor], curvature: Curvature
+) -> tuple[Sandwich, dict[str, Any]]:
+    if curvature not in ("fisher", "hessian"):
+        raise InputError(f"curvature must be 'fisher' or 'hessian', got {curvature!r}")
+    decay = read_decay(land, weight_decay)
+    if decay.several:
+        raise InputError("this measure takes one weight decay, got a sequence — call it for each")
+    (level,) = decay.levels
+    common = {"matrix": curvature, "weight_decay": decay.describe(level), "samples": land.n}
+    return Sandwich(land, curvature, decay.diagonal(land, level)), common
+
+
+def _second_rank(sandwich: Sandwich) -> float:
+    """rank⁽²⁾_Λ = Tr((H H_Λ⁻¹)²)."""
+    projection = sandwich.solve(sandwich.matrix)
+    return float((projection * projection.T).sum())
+
+
+def _estimate(name: str, mean: Mean, calibrated: float, common: Mapping[str, Any], n: int) -> Estimate:
+    diagnostics = {
+        **common,
+        "calibrated": calibrated / n,
+        "sampling_stderr": None if mean.stderr is None else mean.stderr / n,
+        "decrement": mean.decrement,
+    }
+    verdict: Verdict = "doubtful" if mean.warnings else "ok"
+    return Estimate(name, mean.value / n, 0.0, verdict, mean.warnings, diagnostics)

@@ -1,0 +1,165 @@
+"""The generalization gap that curvature predicts, and whether to believe the prediction."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, Literal, get_args
+
+import torch
+from torch import Tensor
+
+from ..curvature.calibration import TRUSTED, Ratio, error_uncertainty, ratio
+from ..curvature.gradients import Gradients
+from ..curvature.spectra import choose, eigenvalues
+from ..errors import InputError
+from ..estimates import Estimate
+from ..landscape import Landscape
+from .soft_rank import Method, soft_rank
+from .tic import Curvature, tic
+
+GapMethod = Literal["soft_rank", "tic", "trace_ratio", "trace_ratio_rank"]
+TRUNCATION = 1e-3  # Thomas et al. count the eigenvalues above this fraction of the largest
+
+
+def gap(
+    land: Landscape,
+    *,
+    weight_decay: float | Mapping[str, float | Tensor] | None = None,
+    method: GapMethod = "soft_rank",
+    held_out: Landscape | None = None,
+    rank_method: Method = "auto",
+    curvature: Curvature = "fisher",
+    seed: int = 0,
+    rtol: float = 0.02,
+    progress: bool = True,
+) -> Estimate:
+    """The predicted gap, E_z[l(θ̂; z)] − L_n(θ̂), 1/n included.
+
+    `soft_rank`         (1/n) (Tr C / Tr F) rank_Λ(F), paper 004, Eq. 8
+    `tic`               (1/n) Tr(C_Λ H_Λ⁻¹), Eq. 1
+    `trace_ratio`       (1/n) Tr C / Tr F, Eq. 6 (Thomas et al. 2020)
+    `trace_ratio_rank`  (1/n) (Tr C / Tr F) rank(F), Eq. 7, counting eigenvalues above 0.001 ‖F‖ (Remark 5.2)
+
+    Tr C / Tr F compares mistakes with expected mistakes. Training data cannot tell it once a network has learned them
+    by heart: the ratio then tends to zero, and so does the prediction. `diagnostics["error_uncertainty"]` is the same
+    comparison at the outputs; outside of [½, 2] the verdict is `doubtful`.
+
+    Args:
+        land: the landscape of the training data, at a minimum of mean loss + ½ wᵀΛw; its n is the 1/n.
+        weight_decay: λ > 0, or a dict from name patterns to numbers or tensors; not needed for the trace ratios.
+        method: one of the above.
+        held_out: the same network on data it was not trained on; C, F and H are then taken there. To combine a ratio
+            from held-out data with a rank from training data, multiply `diagnostics["ratio"]` with a `soft_rank`.
+        rank_method: how to compute the soft rank, see `soft_rank`.
+        curvature: `fisher` or `hessian` for `tic`.
+        seed: of random vectors.
+        rtol: relative standard error that Lanczos aims at.
+        progress: whether to show a progress bar.
+
+    Returns:
+        The estimate; its standard error covers the sampling of the data behind C and F and the Monte Carlo error, not
+        the scatter of the realised gap from one training set to the next.
+
+    Examples:
+        >>> import torch, basinscope as bs
+        >>> x, y = torch.ones(4, 1), torch.tensor([[1.0], [-1.0], [1.0], [-1.0]])
+        >>> land = bs.Landscape(torch.nn.Linear(1, 1, bias=False), "mse", (x, y))
+        >>> land = land.at({"weight": torch.zeros(1, 1)})  # F = C = 1
+        >>> bs.gap(land, weight_decay=1.0).value
+        0.125
+    """
+    if method not in get_args(GapMethod):
+        raise InputError(f"method must be one of {', '.join(map(repr, get_args(GapMethod)))}, got {method!r}")
+    if weight_decay is None and method in ("soft_rank", "tic"):
+        raise InputError(f"method={method!r} needs a weight_decay — pass the one the network was trained with")
+    source = land if held_out is None else _same_point(land, held_out)
+    options: dict[str, Any] = {"weight_decay": weight_decay, "seed": seed, "rtol": rtol, "progress": progress}
+    if method == "tic":
+        factor = tic(source, curvature=curvature, **options)
+        scatter = factor.diagnostics.get("sampling_stderr") or 0.0
+        value, error = source.n * factor.value, source.n * math.hypot(factor.stderr, scatter)
+        details: dict[str, Any] = {}
+    else:
+        traces = ratio(Gradients(source, "covariance").norms(), Gradients(source, "fisher").norms())
+        if method == "soft_rank":
+            factor = soft_rank(source, method=rank_method, **options)
+        else:
+            factor = Estimate("rank", _hard_rank(source) if method == "trace_ratio_rank" else 1.0, 0.0)
+        value = traces.value * factor.value
+        error = math.hypot(traces.stderr * factor.value, traces.value * factor.stderr)
+        details = {"ratio": traces.value, "ratio_stderr": traces.stderr, "rank": factor.value}
+    if not math.isfinite(value):
+        return Estimate(
+            name="gap",
+            value=math.nan,
+            stderr=math.inf,
+            verdict="failed",
+            warnings=("Tr F is zero: the model is sure of everything, and no ratio to its mistakes exists",),
+            diagnostics={"method": method, "calibrated": False, **details},
+        )
+    balance = None if land.loss.family == "custom" else error_uncertainty(source)
+    warnings = (*factor.warnings, *_doubts(land, held_out, balance, value))
+    if balance is not None:
+        details |= {"error_uncertainty": balance.value, "error_uncertainty_stderr": balance.stderr}
+    return Estimate(
+        name="gap",
+        value=value / land.n,
+        stderr=error / land.n,
+        verdict="doubtful" if warnings else "ok",
+        warnings=warnings,
+        freedom=factor.freedom,
+        diagnostics={
+            "method": method,
+            "data": "training" if held_out is None else "held_out",
+            "calibrated": balance is not None and balance.calibrated,
+            **details,
+            "computed_by": factor.diagnostics.get("method"),
+        },
+    )
+
+
+def _doubts(land: Landscape, held_out: Landscape | None, balance: Ratio | None, scaled: float) -> list[str]:
+    """Reasons not to believe a prediction; `scaled` is n times the gap."""
+    found = []
+    if balance is not None and not balance.calibrated:
+        data = "training" if held_out is None else "held-out"
+        found.append(
+            f"errors on the {data} data are {balance.value:.2g} times what the model expects, outside of "
+            f"{TRUSTED[0]:g} … {TRUSTED[1]:g}: "
+            + (
+                "it has learned them by heart, so the gap comes out too small — pass held_out data"
+                if balance.value < TRUSTED[0] and held_out is None
+                else "it is not calibrated there, so expect the order of magnitude only"
+            )
+        )
+    if scaled > land.n:
+        found.append(
+            f"the prediction holds for small gaps, and {scaled:.3g} effective parameters are more than {land.n} samples"
+        )
+    return found
+
+
+def _hard_rank(land: Landscape) -> float:
+    """Eigenvalues of F above 0.001 ‖F‖."""
+    method = choose(land, "fisher")
+    if method == "lanczos":
+        raise InputError(
+            f"method='trace_ratio_rank' counts eigenvalues, which needs all of them: {land.dimension:,} parameters are "
+            f"too many — take method='soft_rank', or look at part of them with land.restrict()"
+        )
+    values = eigenvalues(land, "fisher", method).values
+    return float((values > TRUNCATION * values.max()).sum()) if len(values) else 0.0
+
+
+def _same_point(land: Landscape, other: Landscape) -> Landscape:
+    same = land.parameters.keys() == other.parameters.keys() and all(
+        tensor.shape == other.parameters[name].shape and torch.allclose(tensor, other.parameters[name].to(tensor))
+        for name, tensor in land.parameters.items()
+    )
+    if not same:
+        raise InputError(
+            "held_out must be a Landscape of the same network at the same parameters, with other data — build it from "
+            "the same model"
+        )
+    return other

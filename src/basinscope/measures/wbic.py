@@ -1,0 +1,63 @@
+"""The widely applicable Bayesian information criterion."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ..estimates import Estimate
+from ..landscape import Landscape
+from .llc import llc
+
+
+def wbic(
+    land: Landscape,
+    *,
+    gamma: float | None = None,
+    sampler: str = "auto",
+    chains: int | None = None,
+    draws: int | None = None,
+    step_size: float | None = None,
+    batch_size: int | None = None,
+    burn_in: float | None = None,
+    rtol: float = 0.02,
+    budget: float = 60.0,
+    seed: int = 0,
+    progress: bool = True,
+) -> Estimate:
+    """WBIC = E[n L_n(w)] over the local posterior at β = 1/log n (Watanabe 2013), an estimate of the free energy.
+
+    It is n L_n(w*) + λ̂ log n, so it comes from the same chains as λ̂, with the same checks; the arguments are those
+    of `llc`, and `rtol` is relative to λ̂ log n.
+
+    Examples:
+        >>> import torch, basinscope as bs
+        >>> x = torch.randn(500, 3, generator=torch.Generator().manual_seed(0))
+        >>> net = torch.nn.Linear(3, 1, bias=False)
+        >>> _ = torch.nn.init.ones_(net.weight)
+        >>> est = bs.wbic(bs.Landscape(net, "mse", (x, x.sum(1, keepdim=True))), seed=0)
+        >>> est.verdict, abs(est.value - 1.5 * 6.2146) < 1.0
+        ('ok', True)
+    """
+    coefficient = llc(
+        land,
+        gamma=gamma,
+        sampler=sampler,
+        chains=chains,
+        draws=draws,
+        step_size=step_size,
+        batch_size=batch_size,
+        burn_in=burn_in,
+        rtol=rtol,
+        budget=budget,
+        seed=seed,
+        progress=progress,
+    )
+    found = coefficient.diagnostics
+    scale = land.n / found["nbeta"]  # 1/β = log n
+    return replace(
+        coefficient,
+        name="wbic",
+        value=land.n * found["loss"] + scale * coefficient.value,
+        stderr=scale * coefficient.stderr,
+        diagnostics={**found, "llc": coefficient.value, "llc_stderr": coefficient.stderr},
+    )
