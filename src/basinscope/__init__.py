@@ -18,9 +18,12 @@ if TYPE_CHECKING:
     from .measures.distances import loss_distance as loss_distance
     from .measures.distances import parameter_error as parameter_error
     from .measures.gap import gap as gap
+    from .measures.hessian_trace import hessian_trace as hessian_trace
     from .measures.llc import llc as llc
     from .measures.log_det import log_det as log_det
+    from .measures.operator_norm import operator_norm as operator_norm
     from .measures.soft_rank import soft_rank as soft_rank
+    from .measures.spectrum import spectrum as spectrum
     from .measures.tic import tic as tic
     from .measures.wbic import wbic as wbic
 
@@ -31,13 +34,16 @@ _HOMES = {
     "Estimate": "estimates",
     "Landscape": "landscape",
     "gap": "measures.gap",
+    "hessian_trace": "measures.hessian_trace",
     "information_distance": "measures.distances",
     "llc": "measures.llc",
     "log_det": "measures.log_det",
     "loss_distance": "measures.distances",
+    "operator_norm": "measures.operator_norm",
     "parameter_error": "measures.distances",
     "penalty": "curvature.penalty",
     "soft_rank": "measures.soft_rank",
+    "spectrum": "measures.spectrum",
     "tic": "measures.tic",
     "wbic": "measures.wbic",
 }

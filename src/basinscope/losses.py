@@ -144,9 +144,9 @@ def check_labels(loss: Loss, output: Any, few: Any, target: Any) -> None:
         if kept.numel() and (int(kept.min()) < 0 or high >= classes):
             raise InputError(f"labels must lie in 0..{classes - 1} for {classes} classes, got values {low}..{high}")
     if loss.family == "bernoulli":
-        low, high = float(target.min()), float(target.max())
-        if low < 0 or high > 1:
-            raise InputError(f"bernoulli targets must lie in [0, 1], got values {low:g}..{high:g}")
+        least, most = float(target.min()), float(target.max())
+        if least < 0 or most > 1:
+            raise InputError(f"bernoulli targets must lie in [0, 1], got values {least:g}..{most:g}")
 
 
 def describe_scalar(values: Tensor, expected: int) -> str:

@@ -45,8 +45,8 @@ class Samples:
     target: Tree
     n: int
 
-    def take(self, indices: Tensor | slice) -> Samples:
-        """The samples at `indices` (one-dimensional), in that order."""
+    def take(self, indices: Tensor | slice | int) -> Samples:
+        """The samples at `indices`, in that order; an index array of more axes gives the samples the same axes."""
         inputs = map_tensors(lambda tensor: tensor[indices], self.inputs)
         target = map_tensors(lambda tensor: tensor[indices], self.target)
         return Samples(inputs, target, len(tensors((inputs, target))[0]))

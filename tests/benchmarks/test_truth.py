@@ -24,7 +24,7 @@ from truth.suite import FULL_BATCH, MINIBATCH, NETWORKS
 
 from basinscope import Estimate, Landscape, exact
 
-SMALL = [case for case in FULL_BATCH if case.landscape().dimension <= 2500]
+SMALL = [case for case in FULL_BATCH if case.landscape().dimension <= 1000]
 
 
 # ---------------------------------------------------------------------- the landscapes
@@ -46,14 +46,25 @@ def test_there_are_enough_of_every_kind() -> None:
 
 @pytest.mark.parametrize("case", SMALL, ids=lambda case: case.name)
 def test_the_point_is_a_minimum(case: Case) -> None:
-    """What a descent step could still gain in nβL, at most t|g|²/2γ, is far below λ_t."""
+    """What a Newton step could still gain in nβL, ½ (tg)ᵀ(tH + γ)⁻¹(tg), is far below λ_t."""
     land = case.landscape()
     nbeta, gamma = default_resolution(land)
-    point = {name: tensor.double().requires_grad_() for name, tensor in land.parameters.items()}
+    point = land.flatten({name: tensor.double() for name, tensor in land.parameters.items()})
     samples = type(land.samples)(land.samples.inputs.double(), land.samples.target.double(), land.n)
-    gradients = torch.autograd.grad(land.losses(point, samples).mean(), list(point.values()))
-    gain = nbeta**2 * sum(float(gradient.square().sum()) for gradient in gradients) / (2 * gamma)
-    assert gain < (1e-12 if case.double else 2e-5)
+    slope = torch.func.grad(lambda w: nbeta * land.losses(land.unflatten(w), samples).mean())
+    gradient, times_hessian = torch.func.vjp(slope, point)
+    # Conjugate gradients; rounding errors of w* lie in the stiff directions, which these find first.
+    step, residual = torch.zeros_like(point), gradient.clone()
+    direction = residual.clone()
+    for _ in range(20):
+        if residual.norm() <= 1e-10 * gradient.norm():
+            break
+        image = times_hessian(direction)[0] + gamma * direction
+        length = residual @ residual / (direction @ image)
+        step, left = step + length * direction, residual - length * image
+        direction = left + (left @ left) / (residual @ residual) * direction
+        residual = left
+    assert 0 <= 0.5 * float(gradient @ step) < (1e-12 if case.double else 2e-5)
 
 
 def test_the_same_bits_every_time() -> None:
@@ -136,17 +147,17 @@ def posterior_of(factors: list[np.ndarray], t: float, gamma: float, second_momen
 def test_gibbs_agrees_with_quadrature_at_the_origin(widths: tuple[int, int, int]) -> None:
     inputs, hidden, outputs = widths
     factors = [np.zeros((hidden, inputs)), np.zeros((outputs, hidden))]
-    found = gibbs_mean(posterior_of(factors, 1e4, 1.0, np.eye(inputs)), seed=1, target=0.0015)
+    found = gibbs_mean(posterior_of(factors, 1e4, 1.0, np.eye(inputs)), seed=1, target=0.003)
     expected = exact.finite.matrix_product(outputs, hidden, inputs, nbeta=1e4, gamma=1.0)
     assert abs(found.value - expected) < 4 * found.stderr
-    assert found.stderr <= 0.0015 * found.value
+    assert found.stderr <= 0.003 * found.value
     assert found.split_rhat < 1.01
 
 
 @pytest.mark.parametrize(("point", "target"), [((1.0, 0.0), 0.0), ((1.5, 2.0), 3.0)])
 def test_gibbs_agrees_with_quadrature_elsewhere(point: tuple[float, float], target: float) -> None:
     factors = [np.array([[value]]) for value in point]
-    found = gibbs_mean(posterior_of(factors, 145.0, 2.0, np.eye(1)), seed=2, target=0.0015)
+    found = gibbs_mean(posterior_of(factors, 145.0, 2.0, np.eye(1)), seed=2, target=0.003)
     expected = quadrature.crossing((1, 1), point, target, 1.0, nbeta=145.0, gamma=2.0)
     assert abs(found.value - expected) < 4 * found.stderr
 
@@ -155,7 +166,7 @@ def test_gibbs_agrees_with_quadrature_elsewhere(point: tuple[float, float], targ
 def test_gibbs_at_local_points_of_3_3_3(ranks: tuple[int, int], expected: float) -> None:
     """Regular part plus core, which is exact as γ/t → 0: at γ/t = 1e-3 the coupling of the two is below 0.2 %."""
     factors = [np.diag([1.0] * rank + [0.0] * (3 - rank)) for rank in ranks]
-    found = gibbs_mean(posterior_of(factors, 1e5, 100.0, np.eye(3)), seed=3)
+    found = gibbs_mean(posterior_of(factors, 1e5, 100.0, np.eye(3)), seed=3, target=0.002)
     assert abs(found.value - expected) < 4 * found.stderr + 0.002 * expected
 
 
@@ -171,37 +182,37 @@ def test_the_posterior_has_the_landscape_s_loss(case: Network) -> None:
     assert float(posterior.energies(state)[0]) - posterior.offset == pytest.approx(100 * float(there - here), rel=1e-4)
 
 
-def noisy_posterior() -> gibbs.LinearPosterior:
+def noisy_posterior(t: float) -> gibbs.LinearPosterior:
     """Three layers, w* no minimum, a hidden layer as narrow as the rank: nothing is special about it."""
     rng = np.random.default_rng(5)
     factors = [rng.standard_normal(shape) for shape in ((2, 3), (3, 2), (2, 3))]
-    clean = posterior_of(factors, 50.0, 2.0, np.diag([2.0, 1.0, 0.1]))
+    clean = posterior_of(factors, t, 2.0, np.diag([2.0, 1.0, 0.1]))
     return replace(clean, cross=clean.cross + 0.1 * rng.standard_normal(clean.cross.shape))
 
 
 def test_virial_identity() -> None:
     """E[δ·∇U] = d for U = tL + γ‖δ‖²/2, whatever the loss: an error in any conditional would show."""
-    posterior = noisy_posterior()
+    posterior = noisy_posterior(t=50.0)
     rng = np.random.default_rng(0)
-    state = posterior.start(128)
+    state = posterior.start(64)
     record = []
-    for index in range(1000):
+    for index in range(500):
         gibbs.sweep(posterior, state, rng, upward=index % 2 == 0)
         residual = state[2] @ state[1] @ state[0] @ posterior.second_moment - posterior.cross
-        total = np.zeros(128)
+        total = np.zeros(64)
         above, below = gibbs._products_above(state), gibbs._products_below(state)
         for a, factor, b, star in zip(above, state, below, posterior.centre, strict=True):
             slope = residual if a is None else a.swapaxes(1, 2) @ residual
             slope = slope if b is None else slope @ b.swapaxes(1, 2)
             total += np.sum((factor - star) * (posterior.t * slope + posterior.gamma * (factor - star)), axis=(1, 2))
         record.append(total)
-    values = np.array(record[100:])
+    values = np.array(record[50:])
     assert abs(values.mean() - posterior.dimension) < 4 * standard_error(values)
     assert standard_error(values) < 0.01 * posterior.dimension
 
 
 def test_hidden_layer_moves_change_neither_the_map_nor_the_law(monkeypatch: pytest.MonkeyPatch) -> None:
-    posterior = noisy_posterior()
+    posterior = noisy_posterior(t=5.0)  # warm enough for plain Gibbs to cross between signs
     rng = np.random.default_rng(0)
     state = [factor + 0.3 * rng.standard_normal(factor.shape) for factor in posterior.start(16)]
     before, energies = [factor.copy() for factor in state], posterior.energies(state)
@@ -211,11 +222,17 @@ def test_hidden_layer_moves_change_neither_the_map_nor_the_law(monkeypatch: pyte
     assert posterior.energies(state) == pytest.approx(energies, rel=1e-9)
     assert not np.allclose(before[0], state[0])
 
-    mixed = gibbs_mean(posterior, seed=0)
+    def energies(seed: int) -> np.ndarray:
+        rng, state = np.random.default_rng(seed), posterior.start(64)
+        return np.array([gibbs.sweep(posterior, state, rng, upward=index % 2 == 0) for index in range(400)])[50:]
+
+    mixed = energies(0)
     for name in ("draw_shear", "draw_scales", "flip_signs"):
         monkeypatch.setattr(gibbs, name, lambda *arguments: None)
-    plain = gibbs_mean(posterior, seed=1)
-    assert abs(mixed.value - plain.value) < 4 * math.hypot(mixed.stderr, plain.stderr)
+    plain = energies(1)
+    error = math.hypot(standard_error(mixed), standard_error(plain))
+    assert abs(mixed.mean() - plain.mean()) < 4 * error
+    assert error < 0.03
 
 
 def test_convergence_statistics() -> None:

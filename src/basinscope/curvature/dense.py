@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import glob
+
 import torch
 from torch import Tensor
 
 from ..landscape import Landscape
 from .gradients import Gradients, Outer, Piece, Rows
 from .operators import hessian
+from .roots import count
+from .tiles import memory_bound
 
 
 def dense(land: Landscape, matrix: str, scale: Tensor | None = None, memory: int | None = None) -> Tensor:
@@ -41,8 +45,49 @@ def dense(land: Landscape, matrix: str, scale: Tensor | None = None, memory: int
 def gram(land: Landscape, matrix: str, scale: Tensor | None = None, memory: int | None = None) -> Tensor:
     """G Gᵀ / n (n·r, n·r) in float64 for the gradient rows G (n·r, d) of F or C: it has their nonzero eigenvalues.
 
-    For rows that are outer products, g_ik·g_jl = (δ_ik·δ_jl)(a_i·a_j): the rows themselves are never formed.
+    For rows that are outer products, g_ik·g_jl = (δ_ik·δ_jl)(a_i·a_j): the rows themselves are never formed. Others are,
+    for as many layers at a time as the memory bound allows.
     """
+    rows = land.n * count(land, matrix)
+    room = memory_bound(land, memory) // (rows * land.parameters[next(iter(land.parameters))].element_size() + 1)
+    whole = torch.zeros(rows, rows, dtype=torch.float64, device=land.device)
+    for names in _groups(land, room):
+        whole += _gram(*restricted(land, names, scale), matrix, memory)
+    return whole
+
+
+def layers(land: Landscape) -> list[list[str]]:
+    """The names of the parameters, layer by layer."""
+    found: dict[str, list[str]] = {}
+    for name in land.parameters:
+        found.setdefault(name.rpartition(".")[0], []).append(name)
+    return list(found.values())
+
+
+def restricted(land: Landscape, names: list[str], scale: Tensor | None) -> tuple[Landscape, Tensor | None]:
+    """The landscape as a function of some parameters, and their part of a scale."""
+    part = land.restrict(*map(glob.escape, names))
+    if scale is None:
+        return part, None
+    return part, part.flatten({name: piece for name, piece in land.unflatten(scale).items() if name in part.parameters})
+
+
+def _groups(land: Landscape, room: int) -> list[list[str]]:
+    """Layers together that have at most `room` parameters, but at least one layer."""
+    groups: list[list[str]] = []
+    held = 0
+    for names in layers(land):
+        size = sum(land.parameters[name].numel() for name in names)
+        if groups and held + size <= room:
+            groups[-1] += names
+            held += size
+        else:
+            groups.append(list(names))
+            held = size
+    return groups
+
+
+def _gram(land: Landscape, scale: Tensor | None, matrix: str, memory: int | None) -> Tensor:
     gradients = Gradients(land, matrix, memory)
     tiles = [merged([scaled(piece, scale) for piece in tile]) for tile in gradients]
     size = land.n * gradients.roots

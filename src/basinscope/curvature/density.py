@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -20,17 +21,44 @@ from .operators import Operator
 
 @dataclass(frozen=True)
 class Quadrature:
-    """Nodes and weights (P, m) of P probes; each probe's weights add up to `mass`, the eigenvalues they stand for."""
+    """Nodes (ascending) and weights (P, m) of P probes.
+
+    Each probe's weights add up to `mass`, the number of eigenvalues they stand for. `exact` (P,) marks probes whose
+    Krylov space was exhausted: their nodes are eigenvalues, and the rest of their rows has weight 0.
+    """
 
     nodes: Tensor
     weights: Tensor
+    exact: Tensor
     mass: int
 
     def average(self, values: Tensor) -> tuple[Tensor, Tensor]:
         """Mean over probes, and its standard error, of Σ_j w_j f(θ_j) for `values` f(θ) of shape (P, m, …)."""
-        shape = self.weights.shape + (1,) * (values.ndim - 2)
-        sums = (self.weights.view(shape) * values).sum(1)
-        return sums.mean(0), sums.std(0) / math.sqrt(len(sums))
+        return _mean(torch.einsum("pm,pm...->p...", self.weights, values))
+
+    def above(self, levels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """The number of eigenvalues above each level: mean over probes, standard error, and error of the rule.
+
+        The number at or above a node lies between the weights beyond it and those with its own (Chebyshev, Markov and
+        Stieltjes). So it is taken as the middle at nodes and interpolated between them, and between two nodes half
+        of their weights bounds the error.
+        """
+        counts, slack = torch.zeros(2, len(self.nodes), len(levels), dtype=torch.float64)
+        for probe, (nodes, weights) in enumerate(zip(self.nodes, self.weights, strict=True)):
+            beyond = weights.flip(0).cumsum(0).flip(0)
+            place = torch.searchsorted(nodes, levels, right=True)  # the first node above
+            padded = torch.cat([beyond.new_zeros(1), weights, beyond.new_zeros(1)])
+            if self.exact[probe]:
+                counts[probe] = torch.cat([beyond, beyond.new_zeros(1)])[place]
+            else:
+                middle = np.interp(levels, nodes, beyond - weights / 2, left=self.mass, right=0.0)
+                counts[probe] = torch.from_numpy(middle)
+                slack[probe] = (padded[place] + padded[place + 1]) / 2
+        return *_mean(counts), slack.mean(0)
+
+
+def _mean(values: Tensor) -> tuple[Tensor, Tensor]:
+    return values.mean(0), values.std(0) / math.sqrt(len(values))
 
 
 def lanczos_quadrature(
@@ -58,13 +86,11 @@ def lanczos_quadrature(
         raise InputError(f"steps must be at least 1, got {steps}")
     locked = None if deflated is None else deflated.T
     mass = operator.dimension - (0 if locked is None else len(locked))
-    if mass == 0:
-        return Quadrature(torch.zeros(probes, 0).double(), torch.zeros(probes, 0).double(), 0)
     steps = min(steps, mass)
     generator = torch.Generator(device=operator.device).manual_seed(seed)
-    nodes = torch.zeros(probes, steps, dtype=torch.float64)
-    weights = torch.zeros_like(nodes)
-    for probe in range(probes):
+    nodes, weights = torch.zeros(2, probes, steps, dtype=torch.float64)
+    exact = torch.full((probes,), steps == mass)
+    for probe in range(probes if steps else 0):
         start = torch.randn(operator.dimension, device=operator.device, dtype=operator.dtype, generator=generator)
         run = Krylov(operator, start, locked)
         start = run.orthogonal(start)
@@ -73,6 +99,8 @@ def lanczos_quadrature(
             run.step()
             report((probe + len(run) / steps) / probes, f"probe {probe + 1} of {probes}")
         values, vectors = torch.linalg.eigh(run.result().matrix())
+        nodes[probe] = values[-1]  # what follows an early end has no weight
         nodes[probe, : len(run)] = values
         weights[probe, : len(run)] = mass * vectors[0].square()
-    return Quadrature(nodes, weights, mass)
+        exact[probe] |= run.exhausted
+    return Quadrature(nodes, weights, exact, mass)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import glob
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,13 +12,15 @@ from torch import Tensor
 
 from ..errors import InputError
 from ..landscape import Landscape
-from .dense import dense, gram
+from .dense import dense, gram, layers, restricted
+from .gradients import Gradients, Outer
 from .kronecker import Sharing, diagonal, ekfac, kfac
 from .roots import count
 from .tiles import memory_bound
 
 Bound = Literal["exact", "upper", "neither"]
 LIMIT = 10_000  # largest matrix whose eigenvalues are all computed unless asked for
+MOST_PRODUCTS = {"cpu": 1e13, "cuda": 1e15}  # a few minutes' worth of multiplications
 HESSIAN_LIMIT = 3_000  # written out column by column, a Hessian costs as many products as it has columns
 
 
@@ -64,13 +65,21 @@ def choose(land: Landscape, matrix: str) -> str:
     if matrix == "hessian":
         return "exact" if land.dimension <= HESSIAN_LIMIT else "lanczos"
     rows = land.n * count(land, matrix)
-    if rows < land.dimension and rows <= LIMIT:
-        # Layers with many positions need their rows written out, as many numbers as rows × parameters.
-        held = rows * land.dimension * torch.finfo(land.dtype).bits // 8
-        if land.dimension > LIMIT and held > 2 * memory_bound(land, None):
-            return "lanczos"
+    if rows < land.dimension and rows <= LIMIT and (land.dimension <= LIMIT or _affordable(land, matrix, rows)):
         return "dual"
     return "exact" if land.dimension <= LIMIT else "lanczos"
+
+
+def _affordable(land: Landscape, matrix: str, rows: int) -> bool:
+    """Whether the gradient rows of layers with many positions, which must be written out, fit in memory and time."""
+    sizes = [
+        piece.index.numel()
+        for piece in Gradients(land, matrix).of(land.take(torch.arange(1)))
+        if not (isinstance(piece, Outer) and piece.single)
+    ]
+    held = rows * max(sizes, default=0) * torch.finfo(land.dtype).bits // 8
+    products = rows**2 * sum(sizes)
+    return held <= 2 * memory_bound(land, None) and products <= MOST_PRODUCTS.get(land.device.type, 1e13)
 
 
 def _compute(land: Landscape, matrix: str, method: str, whitening: Tensor | None, sharing: Sharing) -> Eigenvalues:
@@ -91,14 +100,9 @@ def _dual(land: Landscape, matrix: str, whitening: Tensor | None, _: Sharing) ->
 
 def _block(land: Landscape, matrix: str, whitening: Tensor | None, sharing: Sharing) -> tuple[Bound, Tensor]:
     """The exact eigenvalues of every layer by itself (Prop. 6.1: never fewer soft dimensions than the whole)."""
-    layers: dict[str, list[str]] = {}
-    for name in land.parameters:
-        layers.setdefault(name.rpartition(".")[0], []).append(name)
-    scales = None if whitening is None else land.unflatten(whitening)
     values = []
-    for names in layers.values():
-        part = land.restrict(*map(glob.escape, names))
-        scale = None if scales is None else part.flatten({name: scales[name] for name in names})
+    for names in layers(land):
+        part, scale = restricted(land, names, whitening)
         values.append(_exact(part, matrix, scale, sharing)[1])
     return "upper", torch.cat(values)
 

@@ -65,7 +65,7 @@ def plan(land: Landscape, memory: int | None, copies: int) -> Tiles:
     bound = memory_bound(land, memory)
     sample = copies * activation_bytes(land)
     vector = 4 * land.dimension * land.parameters[next(iter(land.parameters))].element_size()
-    probes = 1 if _prefers_single(land) else max(1, min(MOST_PROBES, bound // (4 * vector)))
+    probes = 1 if _prefers_single(land) else max(1, min(MOST_PROBES, bound // (8 * vector)))
     while probes > 1 and bound // 4 // (sample * probes) < min(land.n, 64):
         probes //= 2  # small batches cost more than few probes
     samples = max(1, min(land.n, bound // 4 // (sample * probes)))

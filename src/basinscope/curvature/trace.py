@@ -20,7 +20,7 @@ from .tiles import DEFAULT_MEMORY
 
 FEWEST = 12  # probes before a standard error is believed
 PATIENT = 60  # probes beyond which plain Hutchinson gives way to the methods that deflate
-TOGETHER = 32  # probes multiplied at once
+TOGETHER = 16  # probes multiplied at once
 GROUPS = 24  # parts of the probes left out in turn for XTrace's standard error
 HEADROOM = 1.2  # more probes than the pilot asks for: its own standard error may have come out too small
 

@@ -155,7 +155,8 @@ def _trace(nbeta: float, outcome: Outcome) -> np.ndarray[Any, Any]:
 
 def _reasons(value: float, stderr: float, outcome: Outcome, found: dict[str, Any]) -> tuple[list[str], list[str]]:
     """What makes the number wrong, and what makes it doubtful, in words."""
-    failures, doubts = [], []
+    failures: list[str] = []
+    doubts: list[str] = []
     diverged, chains = outcome.diverged, sum(len(run.alive) for run in outcome.runs[:1])
     if not math.isfinite(value):
         failures.append(f"diverged: {diverged} of {chains} chains diverged — use a smaller step_size or a larger gamma")
@@ -192,17 +193,18 @@ def _reasons(value: float, stderr: float, outcome: Outcome, found: dict[str, Any
         )
     if math.isfinite(outcome.slope) and abs(outcome.slope) > 0.15:
         doubts.append(
-            f"step-size bias: the smallest step is {outcome.slope:.0%} off the extrapolation — raise batch_size or budget"
+            f"step-size bias: the smallest step is {outcome.slope:.0%} off the extrapolation — raise batch_size or "
+            f"budget"
         )
-    if found["nbeta"] * found["largest_eigenvalue"] < found["gamma"] and found["curvature_known"] is not None:
-        doubts += _prior_dominated(found, value)
+    doubts += _prior_dominated(found, value)
     return failures, doubts
 
 
 def _prior_dominated(found: dict[str, Any], value: float) -> list[str]:
-    """λ̂ that the localiser decides: it grows nearly in proportion to 1/γ."""
+    """λ̂ that the localiser decides: no direction is stiffer than γ and λ̂ grows nearly in proportion to 1/γ."""
     curve = found["gamma_curve"]
-    if len(curve) < 3 or curve[0][1] < 2.2 * value:
+    resolved = found["nbeta"] * found["largest_eigenvalue"] > found["gamma"]
+    if resolved or len(curve) < 3 or curve[0][1] < 2.2 * value:
         return []
     return [
         f"prior-dominated: no direction is stiffer than gamma={found['gamma']:.3g}, and λ̂ triples with 1/gamma — lower "

@@ -70,6 +70,8 @@ class Spectrum:
     def count(self, above: float) -> Estimate:
         """The number of eigenvalues larger than `above`.
 
+        The standard error is over probes, with the error of the quadrature rule (uniform within its bound) added.
+
         Examples:
             >>> import torch, basinscope as bs
             >>> x = torch.tensor([[3.0, 0.0], [0.0, 1.0]])
@@ -77,11 +79,11 @@ class Spectrum:
             >>> bs.spectrum(land).count(above=1.0).value  # eigenvalues 4.5 and 0.5
             1.0
         """
-        mean, stderr = self.bulk.average((self.bulk.nodes > above).double())
-        ends = torch.cat([self.largest, self.smallest])
-        value = float(mean) + int((ends > above).sum())
-        freedom = len(self.bulk.nodes) - 1
-        return Estimate("count", value, float(stderr), self.verdict, self.warnings, {"above": above}, freedom)
+        mean, stderr, slack = (float(part) for part in self.bulk.above(torch.tensor([above], dtype=torch.float64)))
+        value = mean + int((torch.cat([self.largest, self.smallest]) > above).sum())
+        found = {"above": above, "probes_stderr": stderr, "rule_error": slack}
+        error, freedom = math.hypot(stderr, slack / math.sqrt(3)), len(self.bulk.nodes) - 1
+        return Estimate("count", value, error, self.verdict, self.warnings, found, freedom)
 
     def to_dict(self) -> dict[str, Any]:
         """Everything but the vectors as plain Python values, ready for JSON."""
@@ -133,7 +135,8 @@ def spectrum(
         vectors: keep the eigenvectors.
         rtol: relative residual of the eigenvalues.
         seed: of the random vectors.
-        memory: bound in bytes on what a product holds at once; 512 MiB on a CPU unless given.
+        memory: bound in bytes on what a product holds at once, 512 MiB on a CPU unless given; Lanczos holds a vector of
+            length d a step on top of that.
         progress: show a bar.
 
     Examples:

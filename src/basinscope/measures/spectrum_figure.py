@@ -13,13 +13,17 @@ from ..errors import InputError
 if TYPE_CHECKING:
     from .spectrum import Spectrum
 
-POSITIVE, NEGATIVE, INK = "#2166ac", "#b2182b", "#333333"
+BULK, POSITIVE, NEGATIVE, INK = "#5e5e5e", "#2166ac", "#b2182b", "#333333"
+NAMES = {"hessian": "Hessian", "fisher": "Fisher matrix", "covariance": "gradient covariance"}
 DECADES = 6  # eigenvalues smaller than the largest by more than this count as zero
-WIDTH = 0.3  # of the density's kernel, in e-folds
+NARROW = 0.3  # the density's narrowest kernel, in e-folds
 
 
 def figure(spectrum: Spectrum) -> Any:
-    """Left: how many eigenvalues there are at each size. Right: how many lie beyond it. Bands are ± 2 standard errors."""
+    """Left: how many eigenvalues there are at each size. Right: how many lie beyond it.
+
+    Bands are ± 2 standard errors; on the right with the error bound of the quadrature rule added.
+    """
     try:
         from matplotlib.figure import Figure
     except ImportError:
@@ -33,53 +37,67 @@ def figure(spectrum: Spectrum) -> Any:
     for axes in (left, right):
         axes.spines[["top", "right"]].set_visible(False)
         axes.grid(alpha=0.15)
-    drawn.suptitle(f"Spectrum of the {spectrum.matrix}, {spectrum.dimension:,} parameters", color=INK)
+    drawn.suptitle(f"Spectrum of the {NAMES[spectrum.matrix]}, {spectrum.dimension:,} parameters", color=INK)
     return drawn
 
 
 def _density(axes: Any, spectrum: Spectrum, ends: Tensor, norm: float) -> None:
     """Eigenvalues per e-fold on the axis u = asinh(λ/s): logarithmic in |λ| beyond s, smooth through zero."""
-    small = norm * 10.0**-DECADES
+    small = _resolution(spectrum, norm)
     low = torch.cat([ends, spectrum.bulk.nodes.flatten()]).min().clamp(max=0.0)
-    place = torch.linspace(float(torch.asinh(low / small)) - 1, math.asinh(norm / small) + 1, 600, dtype=torch.float64)
-
-    def bell(values: Tensor) -> Tensor:
-        scaled = (place - torch.asinh(values / small)[..., None]) / WIDTH
-        return torch.exp(-scaled.square() / 2) / (WIDTH * math.sqrt(2 * math.pi))
-
-    mean, stderr = spectrum.bulk.average(bell(spectrum.bulk.nodes))
-    sizes = small * torch.sinh(place)
-    floor = 0.05
+    place = torch.linspace(float(torch.asinh(low / small)) - 3, math.asinh(norm / small) + 1, 600, dtype=torch.float64)
+    nodes = torch.asinh(spectrum.bulk.nodes / small)
+    width = _gaps(nodes).clamp(min=NARROW)[..., None]
+    bells = torch.exp(-((place - nodes[..., None]) / width).square() / 2) / (width * math.sqrt(2 * math.pi))
+    mean, stderr = spectrum.bulk.average(bells)
+    sizes, floor = small * torch.sinh(place), 0.1
     axes.fill_between(
-        sizes, (mean - 2 * stderr).clamp(min=floor), (mean + 2 * stderr).clamp(min=floor), color=POSITIVE, alpha=0.25,
+        sizes, (mean - 2 * stderr).clamp(min=floor), (mean + 2 * stderr).clamp(min=floor), color=BULK, alpha=0.25,
         linewidth=0,
     )  # fmt: skip
-    axes.plot(sizes, mean.clamp(min=floor), color=POSITIVE, linewidth=1.5, label="density of the others")
+    axes.plot(sizes, mean.clamp(min=floor), color=BULK, linewidth=1.5, label="all others")
     for values, colour, name in ((spectrum.largest, POSITIVE, "largest"), (spectrum.smallest, NEGATIVE, "smallest")):
         if len(values):
-            axes.vlines(values, floor, 1, color=colour, linewidth=1.2, alpha=0.9, label=f"{len(values)} {name}")
+            axes.vlines(values, floor, 1, color=colour, linewidth=1.2, label=f"{len(values)} {name}")
     axes.set_xscale("asinh", linear_width=small)
     axes.set_yscale("log")
     axes.set_ylim(bottom=floor)
-    axes.set_xticks(_ticks(norm, float(low)))
+    axes.set_xticks(_ticks(norm, float(low), small))
     axes.xaxis.set_major_formatter(_power)
     axes.set_xlabel("eigenvalue λ")
     axes.set_ylabel("eigenvalues per e-fold")
     axes.legend(frameon=False, fontsize=9)
 
 
+def _resolution(spectrum: Spectrum, norm: float) -> float:
+    """How far apart the nodes around zero are: what is smaller cannot be told from zero."""
+    nodes = spectrum.bulk.nodes
+    if nodes.shape[1] < 3:
+        return norm * 10.0**-DECADES
+    nearest = nodes.abs().argmin(1, keepdim=True)
+    return float(_gaps(nodes).gather(1, nearest).mean().clamp(min=norm * 10.0**-DECADES))
+
+
+def _gaps(nodes: Tensor) -> Tensor:
+    """The distance of each node from its neighbours, on average."""
+    if nodes.shape[1] < 2:
+        return torch.ones_like(nodes)
+    steps = nodes.diff(dim=1)
+    return torch.cat([steps[:, :1], (steps[:, 1:] + steps[:, :-1]) / 2, steps[:, -1:]], 1)
+
+
 def _beyond(axes: Any, spectrum: Spectrum, ends: Tensor, norm: float) -> None:
-    sizes = torch.logspace(math.log10(norm) - DECADES, math.log10(norm), 400, dtype=torch.float64)
+    start = 2 * _resolution(spectrum, norm)
+    sizes = torch.logspace(math.log10(min(start, norm / 10)), math.log10(norm), 400, dtype=torch.float64)
     for sign, colour, name in ((1, POSITIVE, "above λ"), (-1, NEGATIVE, "below −λ")):
-        mean, stderr = spectrum.bulk.average((sign * spectrum.bulk.nodes[..., None] > sizes).double())
-        exact = (sign * ends[:, None] >= sizes * (1 - 1e-9)).sum(0)
-        if not bool((mean + exact > 0).any()):
+        mean, stderr, slack = spectrum.bulk.above(sign * sizes)
+        middle = (mean if sign > 0 else spectrum.bulk.mass - mean) + (sign * ends[:, None] >= sizes * (1 - 1e-9)).sum(0)
+        if not bool((middle > 0.5).any()):
             continue
-        axes.fill_between(
-            sizes, (mean - 2 * stderr + exact).clamp(min=0.5), mean + 2 * stderr + exact, color=colour, alpha=0.25,
-            linewidth=0,
-        )  # fmt: skip
-        axes.plot(sizes, torch.where(mean + exact > 0, mean + exact, math.nan), color=colour, linewidth=1.5, label=name)
+        error = slack + 2 * stderr
+        here, there = sizes[middle > 0.5], (middle[middle > 0.5], error[middle > 0.5])
+        axes.fill_between(here, (there[0] - there[1]).clamp(min=0.5), sum(there), color=colour, alpha=0.25, linewidth=0)
+        axes.plot(here, there[0], color=colour, linewidth=1.5, label=name)
     axes.set_xscale("log")
     axes.set_yscale("log")
     axes.set_ylim(bottom=0.8)
@@ -88,10 +106,9 @@ def _beyond(axes: Any, spectrum: Spectrum, ends: Tensor, norm: float) -> None:
     axes.legend(frameon=False, fontsize=9)
 
 
-def _ticks(norm: float, low: float) -> list[float]:
-    top = math.floor(math.log10(norm))
-    powers = [10.0**power for power in range(top, top - DECADES, -2)]
-    return [-power for power in powers if -power >= 1.1 * low] + [0.0, *reversed(powers)]
+def _ticks(norm: float, low: float, small: float) -> list[float]:
+    powers = [10.0**power for power in range(math.ceil(math.log10(small)), math.floor(math.log10(norm)) + 1)]
+    return [-power for power in powers if -power >= low] + [0.0, *powers]
 
 
 def _power(value: float, _: int) -> str:

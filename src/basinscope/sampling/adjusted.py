@@ -80,7 +80,7 @@ def sample(
     def result(exhausted: bool) -> Run:
         settings = {"leaps": engine.kernel.leaps, "path_length": path}  # type: ignore[attr-defined]
         alive = engine.alive.cpu().numpy()
-        return Run(target, trace, alive, engine.position, size, settings, interrupted, exhausted)
+        return Run(target, trace, alive, engine.living(), size, settings, interrupted, exhausted)
 
     try:
         if step_size is None:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor
 from torch.func import vmap
 from torch.utils.flop_counter import FlopCounterMode
 
+from ..curvature.tiles import activation_bytes
 from ..landscape import Landscape, math_attention
 from ..samples import Samples, Tree
 
@@ -33,7 +35,8 @@ class ChainLosses:
         self.batched = _can_batch(land)
         self._fast = land.device.type == "cuda" and land.dtype == torch.float32
         self._memory = memory or _MEMORY.get(land.device.type, _MEMORY["cpu"])
-        self._activation_bytes, self.sample_flops = _cost_of_sample(land)
+        self._activation_bytes = 2 * activation_bytes(land)  # as much again passes through the backward pass
+        self.sample_flops = _flops_of_sample(land)
         self.base = land.per_sample(batch_size=self._tile(1))
 
     @property
@@ -66,49 +69,57 @@ class ChainLosses:
                 dim=1,
             )
 
-    def full(self, delta: Tensor) -> tuple[Tensor, Tensor]:
-        """Excess loss (C,) in float64 and the gradient (C, d) of L_n, on all data."""
+    def full(self, delta: Tensor, scale: float = 1.0) -> tuple[Tensor, Tensor]:
+        """Excess loss (C,) in float64 and the gradient (C, d) of scale·L_n, on all data."""
         if self._fast:
-            return self.excess(delta), self.gradient(delta)
-        return self._pass(delta)
+            return self.excess(delta), self.gradient(delta, scale)
+        return self._pass(delta, scale)
 
-    def gradient(self, delta: Tensor) -> Tensor:
-        """The gradient (C, d) of L_n on all data, equal to the one `full` returns.
+    def gradient(self, delta: Tensor, scale: float = 1.0) -> Tensor:
+        """The gradient (C, d) of scale·L_n on all data, equal to the one `full` returns.
 
         On a GPU it is taken in TF32: a sampler that accepts or rejects by the precise energy needs of its force only
         that it is a fixed function of the position.
         """
-        if not self._fast:
-            return self._pass(delta)[1]
-        precision = torch.get_float32_matmul_precision()
-        torch.set_float32_matmul_precision("high")
-        try:
-            return self._pass(delta)[1]
-        finally:
-            torch.set_float32_matmul_precision(precision)
+        with self._quick():
+            return self._pass(delta, scale)[1]
 
-    def _pass(self, delta: Tensor) -> tuple[Tensor, Tensor]:
+    def _pass(self, delta: Tensor, scale: float) -> tuple[Tensor, Tensor]:
         total = torch.zeros(len(delta), dtype=torch.float64, device=delta.device)
-        gradient = torch.zeros_like(delta)
+        gradient: Tensor | None = None
         start = 0
         for batch in self.land.batches(self._tile(len(delta))):
             stop = start + batch.n
-            losses, slope = self._with_gradient(delta, batch, None)
+            losses, slope = self._with_gradient(delta, batch, None, scale / self.land.n)
             total += (losses.double() - self.base[start:stop]).sum(1)
-            gradient += slope
+            gradient = slope if gradient is None else gradient.add_(slope)
             start = stop
-        return total / self.land.n, gradient / self.land.n
+        assert gradient is not None
+        return total / self.land.n, gradient
 
-    def minibatch(self, delta: Tensor, indices: Tensor) -> tuple[Tensor, Tensor]:
-        """Excess loss (C,) and gradient (C, d) on chain c's own samples `indices[c]`, shape (C, m)."""
-        losses, gradient = self._with_gradient(delta, self.land.take(indices), 0)
-        return (losses.double() - self.base[indices]).mean(1), gradient / indices.shape[1]
+    def minibatch(self, delta: Tensor, indices: Tensor, scale: float = 1.0) -> tuple[Tensor, Tensor]:
+        """Excess loss (C,) and gradient (C, d) of scale·L on chain c's own samples `indices[c]`, shape (C, m)."""
+        with self._quick():
+            losses, gradient = self._with_gradient(delta, self.land.take(indices), 0, scale / indices.shape[1])
+        return (losses.double() - self.base[indices]).mean(1), gradient
 
-    def _with_gradient(self, delta: Tensor, batch: Samples, axis: int | None) -> tuple[Tensor, Tensor]:
+    @contextmanager
+    def _quick(self) -> Iterator[None]:
+        """TF32 matrix products on a GPU, for float32 networks."""
+        precision = torch.get_float32_matmul_precision()
+        if self._fast:
+            torch.set_float32_matmul_precision("high")
+        try:
+            yield
+        finally:
+            if self._fast:
+                torch.set_float32_matmul_precision(precision)
+
+    def _with_gradient(self, delta: Tensor, batch: Samples, axis: int | None, scale: float) -> tuple[Tensor, Tensor]:
         points = (self.origin + delta).requires_grad_()
         with torch.enable_grad(), math_attention():
             losses = self._losses(points, batch, axis)
-            (gradient,) = torch.autograd.grad(losses.sum(), points)
+            (gradient,) = torch.autograd.grad(losses.sum() * scale, points)
         return losses.detach(), gradient
 
     def _losses(self, points: Tensor, batch: Samples, axis: int | None) -> Tensor:
@@ -154,26 +165,13 @@ def _can_batch(land: Landscape) -> bool:
     return all(torch.allclose(a, b, rtol=1e-3, atol=1e-5) for a, b in zip(together, apart, strict=True))
 
 
-def _cost_of_sample(land: Landscape) -> tuple[int, int]:
-    """Bytes kept for the backward pass and arithmetic of one loss-and-gradient, per sample and chain."""
+def _flops_of_sample(land: Landscape) -> int:
+    """Arithmetic of one loss-and-gradient, per sample and chain."""
     point = land.flatten(land.parameters).requires_grad_()
 
-    def measured(count: int) -> tuple[int, int]:
-        few, kept = _few(land, count), 0
+    def measured(count: int) -> int:
+        with torch.enable_grad(), math_attention(), FlopCounterMode(display=False) as flops:
+            torch.autograd.grad(land.losses(land.unflatten(point), _few(land, count)).sum(), point)
+        return int(flops.get_total_flops())
 
-        def pack(tensor: Tensor) -> Tensor:
-            nonlocal kept
-            kept += tensor.numel() * tensor.element_size()
-            return tensor
-
-        with (
-            torch.enable_grad(),
-            math_attention(),
-            FlopCounterMode(display=False) as flops,
-            torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor),
-        ):
-            torch.autograd.grad(land.losses(land.unflatten(point), few).sum(), point)
-        return kept, flops.get_total_flops()
-
-    (small, few_flops), (large, more_flops) = measured(2), measured(6)
-    return max(64, (large - small) // 4 * 2), max(1, (more_flops - few_flops) // 4)
+    return max(1, (measured(6) - measured(2)) // 4)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -11,15 +9,13 @@ from torch import Tensor
 
 from .kernels.base import Draw, Kernel, Random
 from .target import Evaluate
-from .trace import STATISTICS
 
 
 class Engine:
     """All chains of one kernel on one target.
 
-    A chain whose state is no longer finite, or whose energy nβ·excess passes `ceiling`, is dead: it is put back to
-    w*, its later statistics are NaN, and `alive` says so. On a GPU the step is captured once as a CUDA graph and
-    replayed.
+    A chain that is no longer finite, or whose excess loss passes `ceiling`, is dead for good: `alive` says so and its
+    statistics are NaN from then on. On a GPU the step is captured once as a CUDA graph and replayed.
 
     Args:
         kernel: what to run.
@@ -51,6 +47,10 @@ class Engine:
         """Where the chains are, whitened (C, d)."""
         return self._state.position
 
+    def living(self) -> Tensor:
+        """Positions for chains to go on from: a dead chain takes the place of w*."""
+        return torch.where(self.alive[:, None], self.position, torch.zeros_like(self.position))
+
     def use(self, kernel: Kernel) -> None:
         """Go on from the present state with other settings of the same kernel."""
         self.kernel = kernel
@@ -73,25 +73,15 @@ class Engine:
         return record.cpu().numpy()
 
     def _step(self) -> Tensor:
-        state, draw = self.kernel.step(self._state, self._evaluate, self._random)
-        self._keep(state, draw)
+        self._state, draw = self.kernel.step(self._state, self._evaluate, self._random)
+        sound = torch.isfinite(draw.evaluation.distance) & (draw.evaluation.excess < self._ceiling)
+        self.alive = self.alive & sound
         return self._statistics(draw)
-
-    def _keep(self, state: Any, draw: Draw) -> None:
-        fine = torch.isfinite(state.position).all(1) & (draw.evaluation.excess < self._ceiling)
-        self.alive = self.alive & fine
-        self._state = type(state)(
-            *(
-                torch.where(self.alive.view(-1, *[1] * (entry.ndim - 1)), entry, torch.zeros_like(entry))
-                for entry in state
-            )
-        )
 
     def _statistics(self, draw: Draw) -> Tensor:
         excess, gradient, distance = draw.evaluation
-        virial = (draw.position.double() * gradient).sum(1)
-        rows = dict(zip(STATISTICS, (excess, excess.square(), virial, distance, draw.acceptance), strict=True))
-        table = torch.stack([rows[name] for name in STATISTICS], dim=1)
+        virial = torch.linalg.vecdot(draw.position, gradient).double()
+        table = torch.stack([excess, excess.square(), virial, distance, draw.acceptance], dim=1)  # as STATISTICS
         return torch.where(self.alive[:, None], table, torch.full_like(table, torch.nan))
 
     def _capture(self) -> None:

@@ -166,7 +166,7 @@ class Sampler:
     def _moved(self, start: Outcome, at: Resolution) -> tuple[Target, Tensor]:
         """The target at another resolution, and the chains of `start` in its coordinates."""
         old = start.main.target
-        delta = old.whitening(torch.where(torch.isfinite(start.main.position), start.main.position, 0.0))
+        delta = old.whitening(start.main.position)
         typical = geometry(self.land, self.losses, delta[:_POINTS], self.settings.seed)
         whitening = typical.whitening(at)
         return Target(self.losses, at.nbeta, at.gamma, whitening), whitening.inverse()(delta)
@@ -181,20 +181,20 @@ class Sampler:
         target = Target(self.losses, at.nbeta, at.gamma, self.geometry.whitening(at))
         if start is None:
             zero = torch.zeros(chains, self.losses.dimension, dtype=self.land.dtype, device=self.land.device)
-            delta = target.whitening(
-                unadjusted.pilot(target, zero, batch_size=batch, seed=settings.seed, steps=steps // 8)
-            )
+            there, guess = unadjusted.pilot(target, zero, batch_size=batch, seed=settings.seed, steps=steps // 8)
+            delta = target.whitening(there)
             whitening = geometry(self.land, self.losses, delta[:_POINTS], settings.seed).whitening(at)
             target, position = replace(target, whitening=whitening), whitening.inverse()(delta)
         else:
             target, position = self._moved(start, at)
+            guess = start.excess
             steps //= 4
         runs, controlled = unadjusted.sample(
             target,
             position,
             self.geometry.gradient,
             batch_size=batch,
-            rank=2 * self.geometry.half_soft_rank(at),
+            guess=guess,
             seed=settings.seed + 1,
             rtol=settings.rtol if start is None else _SIDE_RTOL,
             steps=max(512, steps),

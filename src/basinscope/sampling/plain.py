@@ -56,7 +56,7 @@ def sample(
         if trace.draws < 64:
             raise
     discard = 0.5 if burn_in is None else burn_in
-    return Run(target, trace, engine.alive.cpu().numpy(), engine.position, size, {}, interrupted, False, discard)
+    return Run(target, trace, engine.alive.cpu().numpy(), engine.living(), size, {}, interrupted, False, discard)
 
 
 def _kernel(name: str, size: float, target: Target, draws: int) -> Kernel:
@@ -66,5 +66,6 @@ def _kernel(name: str, size: float, target: Target, draws: int) -> Kernel:
         return RMSPropSGLD(size, warmup=draws // 4)
     if name == "baoab":
         return BAOAB(size, friction=2 * math.sqrt(target.gamma))
-    unadjusted = {"sgld": SGLD, "leimkuhler-matthews": LeimkuhlerMatthews, "sgnht": SGNHT}
-    return unadjusted[name](size)
+    if name == "sgnht":
+        return SGNHT(size)
+    return SGLD(size) if name == "sgld" else LeimkuhlerMatthews(size)

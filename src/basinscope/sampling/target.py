@@ -37,8 +37,8 @@ class Whitening:
     def __call__(self, rows: Tensor) -> Tensor:
         """S applied to every row of (C, d)."""
         if self.vectors.shape[1] == 0:
-            return self.rest * rows
-        return self.rest * rows + ((rows @ self.vectors) * (self.scales - self.rest)) @ self.vectors.T
+            return rows if self.rest == 1 else self.rest * rows
+        return torch.addmm(rows, (rows @ self.vectors) * (self.scales - self.rest), self.vectors.T, beta=self.rest)
 
     def inverse(self) -> Whitening:
         """S⁻¹."""
@@ -80,17 +80,17 @@ class Target:
     def full(self, position: Tensor) -> Evaluation:
         """U's pieces on all data."""
         delta = self.whitening(position)
-        return self._assemble(delta, *self.losses.full(delta))
+        return self._assemble(delta, *self.losses.full(delta, self.nbeta))
 
     def force(self, position: Tensor) -> Tensor:
         """∇_z U on all data, the same as `full` gives, without the energy."""
         delta = self.whitening(position)
-        return self._gradient(delta, self.losses.gradient(delta))
+        return self._gradient(delta, self.losses.gradient(delta, self.nbeta))
 
     def minibatch(self, position: Tensor, indices: Tensor) -> Evaluation:
         """U's pieces on the samples `indices` (C, m)."""
         delta = self.whitening(position)
-        return self._assemble(delta, *self.losses.minibatch(delta, indices))
+        return self._assemble(delta, *self.losses.minibatch(delta, indices, self.nbeta))
 
     def controlled(self, position: Tensor, indices: Tensor, mean: Tensor) -> Evaluation:
         """As `minibatch`, with the gradient's noise at w* taken out: ĝ = g_n(w*) + ĝ_B(w) − ĝ_B(w*).
@@ -98,16 +98,17 @@ class Target:
         `mean` is g_n(w*), shape (d,).
         """
         delta = self.whitening(position)
-        excess, gradient = self.losses.minibatch(delta, indices)
-        _, reference = self.losses.minibatch(torch.zeros_like(delta), indices)
-        return self._assemble(delta, excess, gradient - reference + mean)
+        excess, gradient = self.losses.minibatch(delta, indices, self.nbeta)
+        _, reference = self.losses.minibatch(torch.zeros_like(delta), indices, self.nbeta)
+        return self._assemble(delta, excess, gradient - reference + self.nbeta * mean)
 
     def energy(self, evaluation: Evaluation) -> Tensor:
         """U (C,) in float64."""
         return self.nbeta * evaluation.excess + 0.5 * self.gamma * evaluation.distance
 
     def _assemble(self, delta: Tensor, excess: Tensor, slope: Tensor) -> Evaluation:
-        return Evaluation(excess, self._gradient(delta, slope), delta.double().square().sum(1))
+        distance = torch.linalg.vector_norm(delta, dim=1, dtype=torch.float64).square()
+        return Evaluation(excess, self._gradient(delta, slope), distance)
 
     def _gradient(self, delta: Tensor, slope: Tensor) -> Tensor:
-        return self.whitening(self.nbeta * slope + self.gamma * delta)
+        return self.whitening(torch.add(slope, delta, alpha=self.gamma))

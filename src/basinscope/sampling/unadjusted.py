@@ -47,10 +47,11 @@ def noise_trace(evaluate: Evaluate, position: Tensor, repeats: int = 4) -> float
     return float(torch.stack(halves).mean())
 
 
-def pilot(target: Target, position: Tensor, *, batch_size: int, seed: int, steps: int) -> Tensor:
-    """Where chains from `position` are after at most `steps` steps, halving the step size while chains diverge.
+def pilot(target: Target, position: Tensor, *, batch_size: int, seed: int, steps: int) -> tuple[Tensor, float]:
+    """Where chains from `position` are after at most `steps` steps, and their mean excess loss in the last quarter.
 
-    Chains must leave w* before anything is measured: gradient noise is smallest there and curvature not typical.
+    The step size is divided by 4 while chains diverge. Chains must leave w* before anything is measured: gradient
+    noise is smallest there, and curvature not typical.
     """
     generator = torch.Generator(position.device).manual_seed(seed)
     evaluate = minibatches(target, batch_size, generator, None)
@@ -58,9 +59,10 @@ def pilot(target: Target, position: Tensor, *, batch_size: int, seed: int, steps
     size = LARGEST_STEP
     while True:
         engine = Engine(LeimkuhlerMatthews(size), evaluate, position, generator, ceiling(target))
-        engine.run(max(16, math.ceil(min(steps, 4 / (size * slowest)))), capture=position.is_cuda)
+        length = max(16, math.ceil(min(steps, 4 / (size * slowest))))
+        record = engine.run(length)
         if bool(engine.alive.all()) or size < 1e-6:
-            return engine.position
+            return engine.living(), float(np.nanmean(record[-length // 4 :, :, 0]))
         size /= 4
 
 
@@ -70,7 +72,7 @@ def sample(
     gradient: Tensor,
     *,
     batch_size: int,
-    rank: float,
+    guess: float,
     seed: int,
     rtol: float,
     steps: int,
@@ -87,7 +89,7 @@ def sample(
         position: starting points, whitened (C, d); C a multiple of 3.
         gradient: g_n(w*), (d,).
         batch_size: samples per chain and step.
-        rank: a guess of 2λ, from curvature.
+        guess: of the mean excess loss.
         seed: of all random numbers.
         rtol: wanted relative standard error of the extrapolation.
         steps: most steps to take.
@@ -104,7 +106,7 @@ def sample(
     use_control = 2 * noise_trace(controlled, there) < noise_trace(plain, there)
     evaluate = controlled if use_control else plain
     bias = noise_trace(evaluate, there) / 8
-    size = min(LARGEST_STEP, TOLERATED_BIAS * max(rank / 2, 0.25) / max(bias, 1e-12))
+    size = min(LARGEST_STEP, TOLERATED_BIAS * max(target.nbeta * guess, 0.25) / max(bias, 1e-12))
     spent = 0
     while True:
         engine = Engine(LeimkuhlerMatthews(size * fractions), evaluate, there, generator, ceiling(target))
@@ -129,7 +131,7 @@ def sample(
                 raise
             return _split(target, trace, engine, size, True, True), use_control
         # The largest step is too coarse for a straight line: start again from here with half of it.
-        there = torch.where(engine.alive[:, None], engine.position, torch.zeros_like(position))
+        there = engine.living()
         size /= 2
 
 
@@ -140,7 +142,7 @@ def _split(target: Target, trace: Trace, engine: Engine, size: float, interrupte
     for number, fraction in enumerate(FRACTIONS):
         own = np.zeros_like(alive)
         own[number * group : (number + 1) * group] = True
-        runs.append(Run(target, trace, alive & own, engine.position, size * fraction, {}, interrupted, exhausted))
+        runs.append(Run(target, trace, alive & own, engine.living(), size * fraction, {}, interrupted, exhausted))
     return runs
 
 

@@ -55,9 +55,16 @@ class Kernel(Protocol):
 
 def column(step_size: Tensor | float, like: Tensor) -> Tensor:
     """A step size, one for all chains or one each, as a (C, 1) or (1, 1) column."""
-    return torch.as_tensor(step_size, dtype=like.dtype, device=like.device).reshape(-1, 1)
+    if isinstance(step_size, Tensor):
+        return step_size.to(like).reshape(-1, 1)
+    return torch.full((1, 1), step_size, dtype=like.dtype, device=like.device)
 
 
 def always(like: Tensor) -> Tensor:
     """Acceptance of an unadjusted kernel."""
     return torch.ones(len(like), dtype=torch.float64, device=like.device)
+
+
+def squared_norm(rows: Tensor) -> Tensor:
+    """‖row‖² (C,), summed in float64: energies of large networks need the digits."""
+    return torch.linalg.vector_norm(rows, dim=1, dtype=torch.float64).square()

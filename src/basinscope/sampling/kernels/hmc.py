@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 from ..target import Evaluate, Evaluation
-from .base import Draw, Random, column
+from .base import Draw, Random, column, squared_norm
 from .metropolis import Point, choose
 
 
@@ -16,16 +17,18 @@ from .metropolis import Point, choose
 class HMC:
     """`leaps` leapfrog steps of size h, then accept with probability min(1, exp(−ΔU − ΔK)).
 
-    Exact for every h on the full batch. Each chain's step is jittered by ±`jitter`, so that no mode's period is ever
-    a multiple of the path length. `forces` gives the gradient alone, for the steps inside the path, where no energy
-    is needed; it must be the gradient that `evaluate` returns.
+    Exact for every h on the full batch. Each chain's step is jittered by ±20 %, so that no mode's period is ever a
+    multiple of the path length; one transition in four takes a step smaller by up to 10^1.5, which reaches into
+    valleys narrower than the typical one, where the usual step would always be rejected.
+
+    `forces` gives the gradient alone, for the steps inside the path, where no energy is needed; it must be the
+    gradient that `evaluate` returns.
     """
 
     step_size: Tensor | float
     leaps: int
     energy: Callable[[Evaluation], Tensor]
     forces: Callable[[Tensor], Tensor]
-    jitter: float = 0.2
 
     def init(self, position: Tensor, evaluate: Evaluate, random: Random) -> Point:
         here = evaluate(position)
@@ -33,18 +36,23 @@ class HMC:
 
     def step(self, state: Point, evaluate: Evaluate, random: Random) -> tuple[Point, Draw]:
         momentum = random.normal(state.position)
-        wobble = 1 + self.jitter * (2 * random.uniform(state.position[:, :1]) - 1)
-        h = column(self.step_size, state.position) * wobble
-        kinetic = momentum.double().square().sum(1)
+        h = column(self.step_size, state.position) * _wobble(random, state.position[:, :1])
+        kinetic = squared_norm(momentum)
         position = state.position
-        momentum = momentum - 0.5 * h * state.gradient
+        momentum = torch.addcmul(momentum, state.gradient, -0.5 * h)
         for _ in range(self.leaps - 1):
-            position = position + h * momentum
-            momentum = momentum - h * self.forces(position)
-        position = position + h * momentum
+            position = torch.addcmul(position, momentum, h)
+            momentum = torch.addcmul(momentum, self.forces(position), -h)
+        position = torch.addcmul(position, momentum, h)
         there = evaluate(position)
-        momentum = momentum - 0.5 * h * there.gradient
+        momentum = torch.addcmul(momentum, there.gradient, -0.5 * h)
         new = Point(position, *there, self.energy(there))
-        log_ratio = state.energy - new.energy + 0.5 * (kinetic - momentum.double().square().sum(1))
+        log_ratio = state.energy - new.energy + 0.5 * (kinetic - squared_norm(momentum))
         chosen, acceptance = choose(state, new, log_ratio, random.uniform(log_ratio))
         return chosen, Draw(chosen.position, chosen.evaluation, acceptance)
+
+
+def _wobble(random: Random, like: Tensor) -> Tensor:
+    """Factors on the step size, one per chain."""
+    spread = random.uniform(like)
+    return torch.where(random.uniform(like) < 0.25, 10 ** (-1.5 * spread), 0.8 + 0.4 * spread)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import torch
 from torch import Tensor
 
 from ..target import Evaluate
@@ -33,5 +34,6 @@ class LeimkuhlerMatthews:
         here = evaluate(state.position)
         eps = column(self.step_size, state.position)
         noise = random.normal(state.position)
-        moved = state.position - 0.5 * eps * here.gradient + 0.5 * eps.sqrt() * (state.noise + noise)
+        moved = torch.addcmul(state.position, here.gradient, -0.5 * eps)
+        moved = moved.addcmul_(state.noise + noise, 0.5 * eps.sqrt())
         return State(moved, noise), Draw(state.position, here, always(moved))

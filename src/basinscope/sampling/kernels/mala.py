@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from ..target import Evaluate, Evaluation
-from .base import Draw, Random, column
+from .base import Draw, Random, column, squared_norm
 from .metropolis import Point, choose
 
 
@@ -34,6 +34,6 @@ class MALA:
         there = evaluate(moved)
         new = Point(moved, *there, self.energy(there))
         back = (state.position - moved + 0.5 * eps * there.gradient) / eps.sqrt()
-        log_ratio = state.energy - new.energy + 0.5 * (noise.double().square() - back.double().square()).sum(1)
+        log_ratio = state.energy - new.energy + 0.5 * (squared_norm(noise) - squared_norm(back))
         chosen, acceptance = choose(state, new, log_ratio, random.uniform(log_ratio))
         return chosen, Draw(chosen.position, chosen.evaluation, acceptance)

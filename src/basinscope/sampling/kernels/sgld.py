@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import torch
 from torch import Tensor
 
 from ..target import Evaluate
@@ -31,5 +32,6 @@ class SGLD:
     def step(self, state: State, evaluate: Evaluate, random: Random) -> tuple[State, Draw]:
         here = evaluate(state.position)
         eps = column(self.step_size, state.position)
-        moved = state.position - 0.5 * eps * here.gradient + eps.sqrt() * random.normal(state.position)
+        moved = torch.addcmul(state.position, here.gradient, -0.5 * eps)
+        moved = moved.addcmul_(random.normal(state.position), eps.sqrt())
         return State(moved), Draw(state.position, here, always(moved))

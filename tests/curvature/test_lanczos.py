@@ -1,0 +1,113 @@
+import pytest
+import torch
+
+import basinscope as bs
+from basinscope.curvature.eigen import top_eigenpairs
+from basinscope.curvature.lanczos import lanczos
+from basinscope.curvature.operators import Dense, hessian
+
+f64 = torch.float64
+
+
+def matrix_of(values, dtype=f64, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    frame = torch.linalg.qr(torch.randn(len(values), len(values), dtype=f64, generator=generator)).Q
+    whole = (frame * values.double()) @ frame.T
+    return ((whole + whole.T) / 2).to(dtype)
+
+
+SPECTRA = {
+    "spread": torch.linspace(-1, 2, 60),
+    "decaying": 0.8 ** torch.arange(80.0),
+    "repeated": torch.linspace(1, 10, 8).repeat_interleave(9),
+    "low rank": torch.cat([torch.tensor([5.0, 2.0, 1.0]), torch.zeros(60)]),
+    "identity": torch.ones(40),
+    "zero": torch.zeros(30),
+    "negative": -torch.linspace(0.1, 3, 50),
+    "one": torch.tensor([3.0]),
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, f64])
+@pytest.mark.parametrize("name", SPECTRA)
+def test_lanczos_relation_and_orthogonality(name, dtype):
+    whole = matrix_of(SPECTRA[name], dtype)
+    start = torch.randn(len(whole), dtype=dtype, generator=torch.Generator().manual_seed(1))
+    run = lanczos(Dense(whole), start, steps=25)
+    assert run.matrix().dtype == f64
+    basis, slack = run.basis.double(), 1e3 * torch.finfo(dtype).eps
+    assert float((basis @ basis.T - torch.eye(len(basis), dtype=f64)).abs().max()) < slack
+    left_over = basis @ whole.double() - run.matrix() @ basis
+    assert float(left_over[:-1].abs().max() if len(basis) > 1 else 0.0) < 100 * slack
+    assert float(left_over[-1].norm()) == pytest.approx(float(run.off_diagonal[-1]), abs=100 * slack)
+
+
+def test_lanczos_ends_with_its_krylov_space():
+    assert len(lanczos(Dense(matrix_of(SPECTRA["zero"])), torch.ones(30), 10).diagonal) == 1
+    assert len(lanczos(Dense(matrix_of(SPECTRA["identity"])), torch.ones(40), 10).diagonal) == 1
+    run = lanczos(Dense(matrix_of(SPECTRA["low rank"])), torch.ones(63), 20)
+    assert len(run.diagonal) == 4  # three eigenvalues and zero
+    assert run.off_diagonal[-1] == 0
+
+
+@pytest.mark.parametrize("which", ["largest", "smallest", "magnitude"])
+@pytest.mark.parametrize("dtype", [torch.float32, f64])
+@pytest.mark.parametrize("name", SPECTRA)
+def test_eigenpairs_of_every_kind_of_spectrum(name, dtype, which):
+    whole = matrix_of(SPECTRA[name], dtype)
+    rank = {"largest": lambda x: x, "smallest": lambda x: -x, "magnitude": torch.abs}[which]
+    truth = rank(SPECTRA[name].double()).sort(descending=True).values
+    norm = float(SPECTRA[name].abs().max())
+    for k in (1, 3, 12):
+        k = min(k, len(whole))
+        found = top_eigenpairs(Dense(whole), k, which=which, tol=1e-4)
+        assert found.converged
+        assert float((rank(found.values) - truth[:k]).abs().max()) <= 1e-4 * norm
+        frame = found.vectors.double()
+        assert float((frame.T @ frame - torch.eye(k, dtype=f64)).abs().max()) < 1e-3
+        true_residuals = (whole.double() @ frame - frame * found.values).norm(dim=0)
+        assert bool((true_residuals <= found.residuals + 1e3 * torch.finfo(dtype).eps * max(norm, 1)).all())
+        assert found.smallest >= float(SPECTRA[name].min()) - 1e-5 * norm
+        assert found.largest <= float(SPECTRA[name].max()) + 1e-5 * norm
+
+
+def test_known_eigenpairs_are_left_out():
+    operator = Dense(matrix_of(SPECTRA["spread"]))
+    top = top_eigenpairs(operator, 4, tol=1e-6)
+    rest = top_eigenpairs(operator, 3, tol=1e-6, deflated=top)
+    assert torch.allclose(rest.values, SPECTRA["spread"].double().flip(0)[4:7], atol=1e-6)
+
+
+def test_same_seed_same_bits():
+    operator = Dense(matrix_of(SPECTRA["decaying"], torch.float32))
+    first, second = (top_eigenpairs(operator, 5, seed=7) for _ in range(2))
+    assert torch.equal(first.values, second.values)
+    assert torch.equal(first.vectors, second.vectors)
+
+
+def test_too_few_products_are_admitted():
+    found = top_eigenpairs(Dense(matrix_of(torch.linspace(0, 1, 300))), 5, max_steps=8)
+    assert not found.converged
+    assert found.products == 8
+    assert float(found.residuals.max()) > 1e-3
+
+
+def test_repeated_eigenvalues_of_a_regression_with_many_outputs():
+    x = torch.randn(30, 4, dtype=f64, generator=torch.Generator().manual_seed(0))
+    land = bs.Landscape(torch.nn.Linear(4, 6, bias=False).double(), "mse", (x, x[:, [0, 1, 2, 3, 0, 1]]))
+    once = torch.linalg.eigvalsh(x.T @ x / 30).flip(0)
+    found = top_eigenpairs(hessian(land), 9, tol=1e-6)
+    assert torch.allclose(found.values, once.repeat_interleave(6)[:9], atol=1e-6)
+
+
+def test_bad_arguments():
+    operator = Dense(torch.eye(3))
+    for wrong in ({"k": 0}, {"k": 4}, {"k": 1, "tol": 0.0}, {"k": 1, "which": "top"}):
+        with pytest.raises(bs.InputError):
+            top_eigenpairs(operator, **wrong)
+    with pytest.raises(bs.InputError, match="nonzero"):
+        lanczos(operator, torch.zeros(3), 2)
+    with pytest.raises(bs.InputError, match="steps"):
+        lanczos(operator, torch.ones(3), 0)
+    with pytest.raises(bs.InputError, match="square"):
+        Dense(torch.ones(2, 3))
