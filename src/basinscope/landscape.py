@@ -94,11 +94,6 @@ class Landscape:
         return next(iter(self.parameters.values())).dtype
 
     @property
-    def frozen(self) -> Parameters:
-        """What is held fixed: buffers, and parameters without gradient or outside of a restriction."""
-        return self._frozen
-
-    @property
     def module(self) -> nn.Module:
         """The model's structure, without weights (they live on the meta device)."""
         return self._skeleton

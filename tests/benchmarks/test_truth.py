@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -233,6 +234,26 @@ def test_hidden_layer_moves_change_neither_the_map_nor_the_law(monkeypatch: pyte
     error = math.hypot(standard_error(mixed), standard_error(plain))
     assert abs(mixed.mean() - plain.mean()) < 4 * error
     assert error < 0.03
+
+
+@pytest.mark.parametrize("move", [gibbs.draw_shear, gibbs.draw_scales, gibbs.flip_signs])
+def test_each_hidden_layer_move_keeps_the_localiser(move: Callable[..., None]) -> None:
+    """The moves do not see the loss, so the localiser N(w*, 1/γ), which can be drawn exactly, must be stationary."""
+    posterior = noisy_posterior(t=1.0)
+    rng = np.random.default_rng(0)
+    draws = 20_000
+    state = [f + rng.standard_normal(f.shape) / np.sqrt(posterior.gamma) for f in posterior.start(draws)]
+    before = [factor.copy() for factor in state]
+    for _ in range(20):
+        move(posterior, state, 0, rng)
+    assert np.mean(np.any(state[0] != before[0], axis=(1, 2))) > 0.5
+    for factor, star in zip(state[:2], posterior.centre, strict=False):
+        away = factor - star
+        square = posterior.gamma * np.sum(away**2, axis=(1, 2))
+        along = np.sqrt(posterior.gamma) * np.sum(away * star, axis=(1, 2)) / np.linalg.norm(star)
+        assert abs(square.mean() - star.size) < 4 * np.sqrt(2 * star.size / draws)
+        assert abs(along.mean()) < 4 / np.sqrt(draws)
+        assert abs((along**2).mean() - 1) < 4 * np.sqrt(2 / draws)
 
 
 def test_convergence_statistics() -> None:

@@ -1,4 +1,4 @@
-"""Products against finite differences and closed forms: automatic differentiation checked by itself would see nothing."""
+"""Products against finite differences and closed forms: automatic differentiation checked by itself sees nothing."""
 
 import math
 
@@ -178,7 +178,7 @@ def test_the_model_is_left_alone():
     assert all(torch.equal(tensor, before[name]) for name, tensor in net.state_dict().items())
     assert all(parameter.grad is None for parameter in net.parameters())
     for module in (*net.modules(), *land.module.modules()):
-        assert not (module._forward_hooks or module._backward_hooks or module._forward_pre_hooks)
+        assert not [*module._forward_hooks, *module._backward_hooks, *module._forward_pre_hooks]
 
 
 class Laplace:

@@ -76,6 +76,14 @@ class Runs:
         self._beta: list[Tensor] = []
         self._eigen: tuple[Tensor, Tensor] | None = None
 
+    @classmethod
+    def known(cls, values: Tensor, residuals: Tensor) -> Runs:
+        """Runs of one step from unit vectors, given their Rayleigh quotients and residual norms."""
+        runs = cls.__new__(cls)
+        runs.squares = torch.ones_like(values)
+        runs._alpha, runs._beta, runs._eigen = [values], [residuals], None
+        return runs
+
     @property
     def steps(self) -> int:
         return len(self._alpha)

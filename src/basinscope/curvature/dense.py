@@ -13,6 +13,8 @@ from .operators import hessian
 from .roots import count
 from .tiles import memory_bound
 
+WRITTEN = 4  # times the memory bound of a tile may go into rows written out
+
 
 def dense(land: Landscape, matrix: str, scale: Tensor | None = None, memory: int | None = None) -> Tensor:
     """The whole matrix A (d, d) in float64, or diag(scale) A diag(scale).
@@ -45,11 +47,11 @@ def dense(land: Landscape, matrix: str, scale: Tensor | None = None, memory: int
 def gram(land: Landscape, matrix: str, scale: Tensor | None = None, memory: int | None = None) -> Tensor:
     """G Gᵀ / n (n·r, n·r) in float64 for the gradient rows G (n·r, d) of F or C: it has their nonzero eigenvalues.
 
-    For rows that are outer products, g_ik·g_jl = (δ_ik·δ_jl)(a_i·a_j): the rows themselves are never formed. Others are,
-    for as many layers at a time as the memory bound allows.
+    For rows that are outer products, g_ik·g_jl = (δ_ik·δ_jl)(a_i·a_j): the rows themselves are never formed. Others
+    are, for as many layers at a time as the memory bound allows.
     """
     rows = land.n * count(land, matrix)
-    room = memory_bound(land, memory) // (rows * land.parameters[next(iter(land.parameters))].element_size() + 1)
+    room = WRITTEN * memory_bound(land, memory) // (rows * torch.finfo(land.dtype).bits // 8 + 1)
     whole = torch.zeros(rows, rows, dtype=torch.float64, device=land.device)
     for names in _groups(land, room):
         whole += _gram(*restricted(land, names, scale), matrix, memory)

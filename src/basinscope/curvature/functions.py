@@ -12,12 +12,13 @@ from ..errors import InputError
 from ..estimates import Estimate
 from ..landscape import Landscape
 from ..progress import tracked
+from .averages import indefinite, negative
 from .bracket import Function
 from .decay import Decay, WeightDecay, read_decay
 from .kronecker import Sharing
 from .operators import operator
 from .spectra import Eigenvalues, choose, eigenvalues
-from .stochastic import Whitened, indefinite, negative, signs, traced
+from .stochastic import Whitened, traced
 
 
 @dataclass(frozen=True)
@@ -54,9 +55,8 @@ def trace_function(
         product = Whitened(operator(land, matrix), decay.whitening)
         with tracked(kind.name.replace("_", " "), progress) as report:
             averages = traced(
-                product, [kind.at(level) for level in decay.levels], decay.levels, signs(product),
-                seed=seed, rtol=rtol, report=report,
-            )  # fmt: skip
+                product, [kind.at(level) for level in decay.levels], decay.levels, seed=seed, rtol=rtol, report=report
+            )
         found = [
             average.estimate(kind.name, rtol, {**common, "weight_decay": decay.describe(level)})
             for average, level in zip(averages, decay.levels, strict=True)

@@ -114,7 +114,7 @@ def _sampled(block: Block, rtol: float, seed: int, report: Report) -> LayerTrace
         k += DRAWS
         total = torch.stack(list(found.values())).sum(0)
         value, stderr = float(total.mean()), float(total.std()) / math.sqrt(k)
-        report(min(1.0, (rtol * value / max(stderr, 1e-300)) ** 2), f"{value:.4g} ± {stderr:.2g}")
+        report(min(1.0, rtol * value / max(stderr, 1e-300)) ** 2, f"{value:.4g} ± {stderr:.2g}")
         if stderr <= rtol * value or k >= MOST_DRAWS:
             layers = {name: (float(part.mean()), float(part.std()) / math.sqrt(k)) for name, part in found.items()}
             return LayerTraces(layers, value, stderr, k - 1, k)
@@ -149,5 +149,5 @@ def _tile(gradients: Gradients) -> int:
             largest = max(largest, min(piece.index.numel(), piece.left.shape[1] * piece.left.shape[2] ** 2))
         else:
             held += piece.values.numel()
-    sample = item * (2 * held + 2 * largest) + 3 * activation_bytes(gradients.land)
+    sample = item * (4 * held + 2 * largest) + 3 * activation_bytes(gradients.land)
     return max(1, min(gradients.land.n, gradients.memory // sample))

@@ -11,9 +11,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ..landscape import Landscape, math_attention
+from ..landscape import Landscape
 from ..samples import Samples
 from .calls import Call, Key, Recorder, Scaling
+from .precision import full_precision
 from .roots import count, head, roots
 from .samplewise import one_by_one, side_by_side
 from .tiles import memory_bound
@@ -106,7 +107,7 @@ class Gradients:
     def of(self, batch: Samples) -> list[Piece]:
         """The pieces of one batch."""
         land = self.land
-        with math_attention(), torch.enable_grad():
+        with full_precision(), torch.enable_grad():
             recorder = Recorder(land.parameters, batch.n)
             with recorder:
                 value = head(land, self.matrix, land.parameters, batch)
@@ -124,7 +125,7 @@ class Gradients:
         land = self.land
         few = land.take(torch.arange(min(land.n, 3)))
         free = {name: tensor.detach().requires_grad_() for name, tensor in land.parameters.items()}
-        with math_attention(), torch.enable_grad():
+        with full_precision(), torch.enable_grad():
             recorder = Recorder(free, few.n)
             with recorder:
                 value = head(land, self.matrix, free, few)
@@ -170,18 +171,14 @@ class Gradients:
 
     def _tile(self) -> int:
         """Samples that go through together within the memory bound."""
-        held, products = 0, 0
-        for piece in self.of(self.land.take(torch.arange(1))):
-            if isinstance(piece, Rows):
-                held += piece.values.numel()
-            else:
-                held += piece.left.numel() + piece.right.numel()
-                o, i = piece.index.shape
-                if piece.single:
-                    products = max(products, o**2 + i**2)  # what two layers are contracted through
-                else:
-                    held += self.roots * o * i
-        return max(1, min(self.land.n, self.memory // (16 * (2 * held + products + 1))))
+        pieces = self.of(self.land.take(torch.arange(1)))
+        plain = [piece for piece in pieces if isinstance(piece, Outer) and piece.single]
+        written = sum(piece.index.numel() for piece in pieces) - sum(piece.index.numel() for piece in plain)
+        held = self.roots * written
+        held += sum(piece.left.numel() + piece.right.numel() for piece in pieces if isinstance(piece, Outer))
+        # What two layers are contracted through.
+        products = max((max(o**2 + i**2, o * written) for o, i in (piece.index.shape for piece in plain)), default=0)
+        return max(1, min(self.land.n, self.memory // (16 * (held + products + 1))))
 
 
 def _layers(

@@ -10,10 +10,11 @@ from torch import Tensor
 from torch.func import grad, vjp, vmap
 
 from ..errors import InputError
-from ..landscape import Landscape, Parameters, math_attention
+from ..landscape import Landscape, Parameters
 from ..losses import logits
 from ..samples import Samples
 from .likelihood import drawn, missing_likelihood, output_curvature
+from .precision import full_precision
 from .tiles import Tiles, plan
 
 Matrix = Literal["hessian", "fisher", "covariance"]
@@ -76,7 +77,7 @@ class CurvatureOperator:
             )
         rows = v.to(self.device, self.dtype).reshape(self.dimension, -1).T
         total = torch.zeros_like(rows)
-        with math_attention():
+        with full_precision():
             for linear_map in self._maps():
                 for start in range(0, len(rows), self.tiles.probes):
                     tile = slice(start, start + self.tiles.probes)

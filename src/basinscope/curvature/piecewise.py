@@ -26,20 +26,21 @@ _AFFINE = {
     "to", "float", "double", "__getitem__", "select", "narrow", "pad", "roll", "flip", "unfold", "interpolate",
     "dropout", "dropout1d", "dropout2d", "dropout3d", "zeros_like", "ones_like",
 }  # fmt: skip
-# Affine in one argument where the others are constants or parameters.
+# Affine in what depends on earlier parameters, if only one argument does; the others are constants or parameters.
 _PRODUCTS = {
     "linear", "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "batch_norm",
     "embedding", "mul", "mul_", "matmul", "mm", "addmm",
 }  # fmt: skip
-FEW = 16
+FEW = 4
 
 
 def piecewise_affine(land: Landscape) -> bool:
     """Whether every parameter tensor enters the outputs piecewise affinely when the others are held fixed.
 
-    Decided by the functions that a forward pass calls: each must be on a list of piecewise affine ones, and each
-    parameter must be used once. What such a list cannot see (code outside of torch) is caught by a check on a few
-    samples: the diagonal blocks of H − F, multiplied by random vectors, must be zero.
+    Decided by the functions that a forward pass calls on parameters and on what depends on them: each must be on a
+    list of piecewise affine ones, and each parameter must be used once. What such a list cannot see (code outside of
+    torch) is caught by a check on a few samples: the diagonal blocks of H − F, multiplied by random vectors, must be
+    zero.
 
     Examples:
         >>> import torch, basinscope as bs
@@ -59,30 +60,31 @@ def piecewise_affine(land: Landscape) -> bool:
 
 
 class _Watch(TorchFunctionMode):
-    """Judges the functions of a forward pass by their names and by what happens to parameters."""
+    """Judges the functions that a forward pass applies to parameters and to what was computed from them."""
 
     def __init__(self, land: Landscape) -> None:
         super().__init__()
         self.affine = True
         self._free = {id(tensor) for tensor in land.parameters.values()}
-        self._fixed = {id(tensor) for tensor in land.frozen.values()}
         self._used: set[int] = set()
+        self._moving: dict[int, Tensor] = {}  # held, so that no other tensor gets their identity
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
-        if any(isinstance(leaf, Tensor) and leaf.is_floating_point() for leaf in tree_leaves(result)):
-            given = [id(leaf) for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
-            own = self._free.intersection(given)
-            self.affine &= self._allowed(getattr(func, "__name__", ""), given) and not own & self._used
+        name = getattr(func, "__name__", "")
+        given = [id(leaf) for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
+        made = {id(leaf): leaf for leaf in tree_leaves(result) if isinstance(leaf, Tensor) and leaf.is_floating_point()}
+        own, moving = self._free.intersection(given), [tensor for tensor in given if tensor in self._moving]
+        if (own or moving) and (made or name == "__setitem__"):
+            self.affine &= self._allowed(name, given, len(moving)) and not own & self._used
             self._used |= own
+            self._moving |= made
         return result
 
-    def _allowed(self, name: str, given: list[int]) -> bool:
-        if name in _PRODUCTS:
-            return sum(tensor not in self._free | self._fixed for tensor in given) <= 1
+    def _allowed(self, name: str, given: list[int], moving: int) -> bool:
         if name in ("div", "div_"):
-            return self._fixed.issuperset(given[1:])
-        return name in _AFFINE
+            return not any(tensor in self._moving or tensor in self._free for tensor in given[1:])
+        return name in _AFFINE or (name in _PRODUCTS and moving <= 1)
 
 
 def _vanishing_blocks(land: Landscape) -> bool:

@@ -16,12 +16,14 @@ from torch import Tensor
 from torch.func import vjp, vmap
 
 from ..errors import InputError
-from ..landscape import Landscape, math_attention
+from ..landscape import Landscape
+from .averages import indefinite
 from .decay import Decay
 from .dense import dense
 from .gradients import Gradients
+from .precision import full_precision
 from .spectra import LIMIT
-from .stochastic import Starts, indefinite
+from .stochastic import Starts
 from .tiles import memory_bound
 
 
@@ -143,7 +145,7 @@ def gradient_signs(land: Landscape, decay: Decay, level: float) -> Starts:
         signs = torch.randint(2, (land.n, count), generator=generator).to(land.device, land.dtype) * 2 - 1
         total = torch.zeros(count, land.dimension, dtype=land.dtype, device=land.device)
         begin = 0
-        with math_attention():
+        with full_precision():
             for batch in land.batches(512):
                 back = vjp(lambda parameters, batch=batch: land.losses(parameters, batch), land.parameters)[1]
                 total += vmap(lambda row, back=back: land.flatten(back(row)[0]))(signs[begin : begin + batch.n].T)

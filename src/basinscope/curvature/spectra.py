@@ -12,7 +12,7 @@ from torch import Tensor
 
 from ..errors import InputError
 from ..landscape import Landscape
-from .dense import dense, gram, layers, restricted
+from .dense import WRITTEN, dense, gram, layers, restricted
 from .gradients import Gradients, Outer
 from .kronecker import Sharing, diagonal, ekfac, kfac
 from .roots import count
@@ -79,7 +79,7 @@ def _affordable(land: Landscape, matrix: str, rows: int) -> bool:
     ]
     held = rows * max(sizes, default=0) * torch.finfo(land.dtype).bits // 8
     products = rows**2 * sum(sizes)
-    return held <= 2 * memory_bound(land, None) and products <= MOST_PRODUCTS.get(land.device.type, 1e13)
+    return held <= WRITTEN * memory_bound(land, None) and products <= MOST_PRODUCTS.get(land.device.type, 1e13)
 
 
 def _compute(land: Landscape, matrix: str, method: str, whitening: Tensor | None, sharing: Sharing) -> Eigenvalues:

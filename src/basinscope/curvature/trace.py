@@ -226,15 +226,15 @@ def estimate_trace(
     if operator.dimension <= FEWEST:
         return exact_trace(operator, sizes)
     probes: Probes = Hutchinson(operator, seed, sizes)
-    probes.grow(FEWEST)
+    spent = min(FEWEST, max_products)
+    probes.grow(spent)
     deflating = sizes is None and _fits(operator, memory, PATIENT)
-    spent = FEWEST
     while True:
         value, stderr, freedom = probes.summary()
-        ratio = stderr / max(rtol * abs(offset + value), atol, 1e-300)
+        ratio = min(stderr / max(rtol * abs(offset + value), atol, 1e-300), 1e9)
         report(1 / max(1, ratio) ** 2, f"{offset + value:.4g} ± {stderr:.2g}")
         left = max_products - spent
-        if ratio <= 1 or left < 2:
+        if not ratio > 1 or left < 2:  # NaN ends it too
             break
         need = min(HEADROOM * probes.products * ratio**2, max_products)
         if operator.dimension <= min(need, left):

@@ -35,7 +35,7 @@ class ChainLosses:
         self.batched = _can_batch(land)
         self._fast = land.device.type == "cuda" and land.dtype == torch.float32
         self._memory = memory or _MEMORY.get(land.device.type, _MEMORY["cpu"])
-        self._activation_bytes = 2 * activation_bytes(land)  # as much again passes through the backward pass
+        self.sample_bytes = 2 * activation_bytes(land)  # as much again passes through the backward pass
         self.sample_flops = _flops_of_sample(land)
         self.base = land.per_sample(batch_size=self._tile(1))
 
@@ -45,7 +45,7 @@ class ChainLosses:
 
     def _tile(self, chains: int) -> int:
         """Samples per tile, so that one tile's activations for all chains stay within memory."""
-        return max(1, min(self.land.n, self._memory // max(1, self._activation_bytes * chains)))
+        return max(1, min(self.land.n, self._memory // max(1, self.sample_bytes * chains)))
 
     def excess(self, delta: Tensor) -> Tensor:
         """L_n(w* + δ) − L_n(w*) on all data, float64, shape (C,)."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -21,8 +21,9 @@ from .runs import Run
 from .target import Target
 
 SAMPLERS = ("auto", "hmc", "minibatch", *plain.KERNELS)
-_POINTS = 8  # chain positions over which curvature is averaged
+_POINTS = 6  # chain positions over which curvature is averaged
 _PILOT = 24  # transitions of the run that finds them
+_MAIN = 0.6  # share of the budget for the asked-for resolution; γ/3 and 3γ get a third of that each
 _SIDE_RTOL = 0.05  # tolerance of the values at γ/3 and 3γ
 
 
@@ -78,6 +79,11 @@ class Outcome:
         return self.runs[-1]
 
     @property
+    def displacement(self) -> Tensor:
+        """δ = w − w* of all chains at the end, (C, d)."""
+        return self.main.target.whitening(self.main.position)
+
+    @property
     def summary(self) -> Summary:
         return self.main.summary()
 
@@ -106,11 +112,12 @@ class Sampler:
         self.settings = settings
         self.losses = ChainLosses(land)
         self.geometry = geometry(land, self.losses, torch.zeros_like(self.losses.origin)[None], settings.seed)
+        self._typical: Geometry | None = None  # curvature where the chains are, known after the first run
 
     def run(self, at: Resolution, report: Report, start: Outcome | None = None) -> Outcome:
         """Sample at resolution `at`; `start` is an outcome at a neighbouring one, whose chains go on from where they
         are, for a shorter run."""
-        sampler = self._chosen(at)
+        sampler = self._chosen(at) if start is None else start.sampler
         if sampler == "hmc":
             return self._adjusted(at, report, start)
         if sampler == "minibatch":
@@ -122,8 +129,7 @@ class Sampler:
         if self.settings.sampler != "auto":
             return self.settings.sampler
         chains = self._chains_adjusted()
-        target = Target(self.losses, at.nbeta, at.gamma, self.geometry.whitening(at))
-        leaps = adjusted.expected_leaps(target)
+        leaps = adjusted.expected_leaps(self._target(at, self.geometry))
         cost = 150 * leaps * evaluation_cost(self.losses, self.land.n, chains)
         return "hmc" if cost <= self.settings.budget else "minibatch"
 
@@ -133,15 +139,16 @@ class Sampler:
     def _adjusted(self, at: Resolution, report: Report, start: Outcome | None) -> Outcome:
         settings = self.settings
         chains = self._chains_adjusted()
-        target = Target(self.losses, at.nbeta, at.gamma, self.geometry.whitening(at))
+        target = self._target(at, self.geometry)
         each = evaluation_cost(self.losses, self.land.n, chains) * adjusted.expected_leaps(target)
-        transitions = int(settings.budget / each)
+        transitions = int(_MAIN * settings.budget / each)
         side = start is not None
         if start is None:
-            target, position = self._piloted(target, at, chains)
+            there = adjusted.pilot(target, self._at_origin(chains), settings.seed, _PILOT)
+            target, position = self._whitened(target.whitening(there), at)
         else:
-            target, position = self._moved(start, at)
-            transitions //= 4
+            target, position = self._whitened(start.displacement, at)
+            transitions //= 3
         run = adjusted.sample(
             target,
             position,
@@ -155,21 +162,18 @@ class Sampler:
         summary = run.summary()
         return Outcome(at, "hmc", [run], summary.mean, summary.stderr, 0.0)
 
-    def _piloted(self, target: Target, at: Resolution, chains: int) -> tuple[Target, Tensor]:
-        """Let the chains leave w*, then whiten by the curvature where they are."""
-        position = torch.zeros(chains, self.losses.dimension, dtype=self.land.dtype, device=self.land.device)
-        delta = target.whitening(adjusted.pilot(target, position, self.settings.seed, _PILOT))
-        typical = geometry(self.land, self.losses, delta[:_POINTS], self.settings.seed)
-        whitening = typical.whitening(at)
-        return replace(target, whitening=whitening), whitening.inverse()(delta)
+    def _target(self, at: Resolution, curvature: Geometry) -> Target:
+        return Target(self.losses, at.nbeta, at.gamma, curvature.whitening(at))
 
-    def _moved(self, start: Outcome, at: Resolution) -> tuple[Target, Tensor]:
-        """The target at another resolution, and the chains of `start` in its coordinates."""
-        old = start.main.target
-        delta = old.whitening(start.main.position)
-        typical = geometry(self.land, self.losses, delta[:_POINTS], self.settings.seed)
-        whitening = typical.whitening(at)
-        return Target(self.losses, at.nbeta, at.gamma, whitening), whitening.inverse()(delta)
+    def _at_origin(self, chains: int) -> Tensor:
+        return torch.zeros(chains, self.losses.dimension, dtype=self.land.dtype, device=self.land.device)
+
+    def _whitened(self, delta: Tensor, at: Resolution) -> tuple[Target, Tensor]:
+        """The target whitened by the curvature where the chains are, and their displacements δ in its coordinates."""
+        if self._typical is None:
+            self._typical = geometry(self.land, self.losses, delta[:_POINTS], self.settings.seed)
+        target = self._target(at, self._typical)
+        return target, target.whitening.inverse()(delta)
 
     def _unadjusted(self, at: Resolution, report: Report, start: Outcome | None) -> Outcome:
         settings = self.settings
@@ -177,18 +181,17 @@ class Sampler:
         groups = len(unadjusted.FRACTIONS)
         per_group = math.ceil((settings.chains or affordable_chains(self.losses, batch, 12, 36)) / groups)
         chains = groups * max(2, per_group)
-        steps = int(settings.budget / evaluation_cost(self.losses, batch, chains))
-        target = Target(self.losses, at.nbeta, at.gamma, self.geometry.whitening(at))
+        steps = int(_MAIN * settings.budget / evaluation_cost(self.losses, batch, chains))
         if start is None:
-            zero = torch.zeros(chains, self.losses.dimension, dtype=self.land.dtype, device=self.land.device)
-            there, guess = unadjusted.pilot(target, zero, batch_size=batch, seed=settings.seed, steps=steps // 8)
-            delta = target.whitening(there)
-            whitening = geometry(self.land, self.losses, delta[:_POINTS], settings.seed).whitening(at)
-            target, position = replace(target, whitening=whitening), whitening.inverse()(delta)
+            target = self._target(at, self.geometry)
+            there, guess = unadjusted.pilot(
+                target, self._at_origin(chains), batch_size=batch, seed=settings.seed, steps=steps // 8
+            )
+            target, position = self._whitened(target.whitening(there), at)
         else:
-            target, position = self._moved(start, at)
+            target, position = self._whitened(start.displacement, at)
             guess = start.excess
-            steps //= 4
+            steps //= 3
         runs, controlled = unadjusted.sample(
             target,
             position,
@@ -223,6 +226,3 @@ class Sampler:
             return Outcome(at, sampler, [run], math.nan, math.inf, math.nan, batch)
         summary = run.summary()
         return Outcome(at, sampler, [run], summary.mean, summary.stderr, math.nan, batch)
-
-
-__all__ = ["SAMPLERS", "Geometry", "Outcome", "Sampler", "Settings"]

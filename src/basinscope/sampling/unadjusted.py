@@ -20,8 +20,8 @@ from .trace import Trace
 
 FRACTIONS = (1.0, 0.5, 0.25)  # of the largest step size
 LARGEST_STEP = 0.5  # whitened curvature is at most 1 at w*, so Langevin steps are stable up to 4 there
-TOLERATED_BIAS = 0.1  # between the largest step size and the extrapolation; beyond it the line is not trusted
-RELAXATIONS = 16  # length of the first round in units of 1/(εa) of the slowest mode
+TOLERATED_BIAS = 0.2  # of the largest step size, as predicted from its noise; beyond twice that the line is not trusted
+RELAXATIONS = 8  # length of the first round in units of 1/(εa) of the slowest mode
 
 
 def minibatches(target: Target, batch_size: int, generator: torch.Generator, mean: Tensor | None) -> Evaluate:
@@ -81,7 +81,7 @@ def sample(
     """One run per step size of `FRACTIONS`, all chains in one batch, and whether control variates were used.
 
     Minibatch noise of whitened trace N lifts λ̂ by about εN/8, so the largest step is chosen to keep that below a
-    tenth of the expected λ, and halved while the measured spread between step sizes is larger. Control variates at
+    fifth of the expected λ, and halved while the measured spread between step sizes is larger. Control variates at
     w* double a step's cost; they are used where they more than halve N at the chains' own positions.
 
     Args:
@@ -123,7 +123,7 @@ def sample(
                 runs = _split(target, trace, engine, size, False, spent >= steps)
                 if spent >= steps or _settled(runs, rtol):
                     return runs, use_control
-                if _spread(runs) > 3 * TOLERATED_BIAS or not bool(engine.alive.all()):
+                if _spread(runs) > 2 * TOLERATED_BIAS or not bool(engine.alive.all()):
                     break
                 goal = math.ceil(1.5 * goal)
         except KeyboardInterrupt:

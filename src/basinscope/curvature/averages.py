@@ -1,0 +1,151 @@
+"""Quadrature brackets of many vectors, averaged: a number with its standard error and bounds."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from scipy import stats
+
+from ..errors import InputError
+from ..estimates import Estimate
+from .bracket import Function, Runs
+from .operators import Operator
+
+CERTAINTY = 0.9999  # of the bounds: the quadrature bracket holds for certain, the average over probes only so
+
+
+@dataclass(frozen=True)
+class Average:
+    """One traced function.
+
+    Attributes:
+        value, stderr, freedom: middle of the bracket; Monte Carlo error and half of the bracket, in squares.
+        bracket: Gauss and Gauss–Radau values averaged over probes: they enclose the average, not the trace.
+        bounds: the bracket widened by Monte Carlo (99.99 %) and rounding errors.
+        rounding: relative size of the operator's rounding errors, ε‖A‖ over the weight decay.
+        closed: whether the bracket shrank below the Monte Carlo error before the steps ran out.
+        smallest: the operator's smallest eigenvalue as far as seen.
+    """
+
+    value: float
+    stderr: float
+    freedom: float
+    bracket: tuple[float, float]
+    bounds: tuple[float, float]
+    closed: bool
+    probes: int
+    steps: int
+    rounding: float
+    smallest: float
+
+    def estimate(self, name: str, rtol: float, diagnostics: Mapping[str, Any], factor: float = 1.0) -> Estimate:
+        """factor · the traced function, with a verdict."""
+        warnings = []
+        if not self.closed:
+            warnings.append(
+                f"after {self.steps} Lanczos steps the bracket [{factor * self.bracket[0]:.5g}, "
+                f"{factor * self.bracket[1]:.5g}] is still wider than the Monte Carlo error — raise the weight decay"
+            )
+        if self.smallest < 0:
+            warnings.append(negative(self.smallest))
+        if self.rounding > 0.1 * rtol:
+            warnings.append(
+                f"rounding errors may change the value by {self.rounding:.1%} — convert model and data to float64"
+            )
+        if self.stderr > 2 * rtol * abs(self.value):
+            warnings.append(f"the relative error is {self.stderr / abs(self.value):.1%}, above rtol={rtol:g}")
+        return Estimate(
+            name=name,
+            value=factor * self.value,
+            stderr=factor * self.stderr,
+            verdict="doubtful" if warnings else "ok",
+            warnings=tuple(warnings),
+            freedom=self.freedom,
+            bounds=(factor * self.bounds[0], factor * self.bounds[1]),
+            diagnostics={
+                **diagnostics,
+                "bound": "neither",
+                "bracket": (factor * self.bracket[0], factor * self.bracket[1]),
+                "probes": self.probes,
+                "steps": self.steps,
+            },
+        )
+
+
+def averages(
+    operator: Operator, functions: Sequence[Function], levels: Sequence[float], runs: list[Runs], fixed: Runs | None,
+    rtol: float,
+) -> list[Average]:  # fmt: skip
+    """The functions' means over the vectors of `runs`, plus their sums over those of `fixed`."""
+    epsilon = torch.finfo(operator.dtype).eps
+    largest = max(run.ritz.largest for run in runs)
+    left, certain = _left_end(operator, runs, epsilon * largest, min(levels))
+    rules = [run.nodes(left) for run in runs]
+    known = None if fixed is None else fixed.nodes(left)
+    found = []
+    for function, level in zip(functions, levels, strict=True):
+        low, high = (torch.cat(side) for side in zip(*(function.bracket(rule) for rule in rules), strict=True))
+        if known is not None:
+            base = [float(side.sum()) for side in function.bracket(known)]
+            low, high = low + base[0], high + base[1]
+        low, high = torch.minimum(low, high), torch.maximum(low, high)  # equal up to rounding once exhausted
+        middle = (low + high) / 2
+        value, width, probes = float(middle.mean()), float((high - low).mean()), len(middle)
+        noise = float(middle.std() / math.sqrt(probes))
+        rounding = epsilon * largest / level
+        reach = float(stats.t.ppf(0.5 + CERTAINTY / 2, probes - 1)) * noise + rounding * abs(value)
+        bracket = float(low.mean()), float(high.mean())
+        goal = max(min(noise, rtol * abs(value)), rtol * abs(value) / 4)
+        found.append(
+            Average(
+                value=value,
+                stderr=math.hypot(noise, width / 2, rounding * value),
+                freedom=probes - 1,
+                bracket=bracket,
+                bounds=(bracket[0] - reach, bracket[1] + reach),
+                closed=certain and width <= goal,
+                probes=probes,
+                steps=runs[0].steps,
+                rounding=rounding,
+                smallest=0.0 if operator.psd else min(run.ritz.smallest for run in runs),
+            )
+        )
+    return found
+
+
+def _left_end(operator: Operator, runs: list[Runs], noise: float, level: float) -> tuple[float, bool]:
+    """A point left of the spectrum but right of −level, where the functions are singular; and whether it surely is."""
+    smallest = min(run.ritz.smallest for run in runs)
+    if operator.psd:
+        # Rounding pushes zero eigenvalues a little below zero; the node must lie below what the runs see.
+        left = 2 * min(smallest, 0.0) - noise
+        if left <= -level:
+            raise InputError(
+                f"weight decay {level:g} drowns in rounding errors of size {-left:.1g} — raise it, or convert model "
+                f"and data to float64"
+            )
+        return left, True
+    if smallest <= -level:
+        raise InputError(indefinite(smallest, level))
+    left = min(0.0, min(run.ritz.smallest - run.ritz.residual for run in runs)) - noise
+    return (left, True) if left > -level else ((smallest - level) / 2, False)
+
+
+def indefinite(smallest: float, level: float) -> str:
+    """The message for a Hessian with too negative an eigenvalue."""
+    return (
+        f"the Hessian has an eigenvalue {smallest:.4g}, so H + Λ is not positive definite with weight decay {level:g} "
+        f"— train on to a minimum, raise the weight decay well above {-smallest:.4g}, or take matrix='fisher'"
+    )
+
+
+def negative(smallest: float) -> str:
+    """The warning for a Hessian that is not positive semi-definite, though H + Λ is."""
+    return (
+        f"the Hessian has negative eigenvalues, the smallest {smallest:.3g}: this is no minimum, and such directions "
+        f"count below zero — train on, or take matrix='fisher'"
+    )

@@ -1,0 +1,23 @@
+"""Arithmetic that second derivatives can rely on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+
+from ..landscape import math_attention
+
+
+@contextmanager
+def full_precision() -> Iterator[None]:
+    """Differentiable attention, and convolutions in true float32.
+
+    On recent GPUs torch rounds the inputs of convolutions to ten bits unless told otherwise: products with J and with
+    Jᵀ then no longer belong together, and a positive matrix shows negative eigenvalues.
+    """
+    cudnn = torch.backends.cudnn
+    kept = {"enabled": cudnn.enabled, "benchmark": cudnn.benchmark, "deterministic": cudnn.deterministic}
+    with math_attention(), cudnn.flags(**kept, allow_tf32=False):
+        yield

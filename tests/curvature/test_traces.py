@@ -1,0 +1,350 @@
+import math
+
+import pytest
+import torch
+from scipy import stats
+from torch import nn
+
+import basinscope as bs
+from basinscope.curvature import ghost
+from basinscope.curvature.ghost import layer_traces
+from basinscope.curvature.gradients import Gradients
+from basinscope.curvature.operators import Dense, operator
+from basinscope.curvature.piecewise import piecewise_affine
+from basinscope.curvature.trace import Hutchinson, XNysTrace, XTrace, estimate_trace, exact_trace
+from curvature.gradient_cases import CASES
+
+f64 = torch.float64
+
+
+def random_matrix(values, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    frame = torch.linalg.qr(torch.randn(len(values), len(values), dtype=f64, generator=generator)).Q
+    return (frame * values.double()) @ frame.T
+
+
+# ---------------------------------------------------------------------- exact traces from gradient norms
+
+
+class Normalized(nn.Module):
+    """Every kind of normalization, a convolution along a line, and one normalization used twice."""
+
+    def __init__(self):
+        super().__init__()
+        self.plane = nn.Sequential(
+            nn.Conv2d(2, 4, 3, stride=2, padding=1), nn.BatchNorm2d(4), nn.ReLU(inplace=True), nn.GroupNorm(2, 4)
+        )
+        self.line = nn.Conv1d(4, 6, 3, padding="same", dilation=2, groups=2)
+        self.layer, self.mean_square, self.out = nn.LayerNorm(6), nn.RMSNorm(6), nn.Linear(6, 3)
+
+    def forward(self, x):
+        h = self.line(self.plane(x).flatten(2)).transpose(1, 2)
+        return self.out(self.layer(self.mean_square(self.layer(h).tanh())).mean(1))
+
+
+def normalized(frozen=False):
+    torch.manual_seed(0)
+    net = Normalized().double().eval()
+    for parameter in net.parameters():
+        nn.init.normal_(parameter)
+    net.plane[1].running_var.uniform_(0.5, 2)
+    net.plane[1].running_mean.normal_()
+    if frozen:
+        net.line.weight.requires_grad_(False)
+        net.layer.bias.requires_grad_(False)
+    return bs.Landscape(net, "cross_entropy", (torch.randn(7, 2, 5, 5), torch.randint(3, (7,))))
+
+
+NETWORKS = {**{name: lambda build=build: build(f64) for name, build in CASES.items()},
+            "normalized": normalized, "partly frozen": lambda: normalized(frozen=True)}  # fmt: skip
+
+
+@pytest.mark.parametrize("matrix", ["fisher", "covariance"])
+@pytest.mark.parametrize("name", NETWORKS)
+def test_layer_traces_are_sums_of_the_diagonal(name, matrix):
+    land = NETWORKS[name]()
+    diagonal = (operator(land, matrix) @ torch.eye(land.dimension, dtype=f64)).diagonal()
+    for memory in (None, 30_000):
+        found = layer_traces(land, matrix, memory=memory)
+        assert found.stderr == 0
+        assert found.value == pytest.approx(float(diagonal.sum()), rel=1e-10, abs=1e-14)
+        for layer, part in land.unflatten(diagonal.clone()).items():
+            assert found.layers[layer] == (pytest.approx(float(part.sum()), rel=1e-10, abs=1e-14), 0.0)
+
+
+def test_normalizations_are_layers_too():
+    assert Gradients(normalized(), "fisher").loose == []
+    assert Gradients(normalized(frozen=True), "covariance").loose == []
+
+
+def test_many_outputs_are_sampled(monkeypatch):
+    land = CASES["transformer"](f64)
+    truth = layer_traces(land, "fisher")
+    monkeypatch.setattr(ghost, "MOST_ROOTS", 0)
+    found = layer_traces(land, "fisher", rtol=0.02, seed=4)
+    assert found.stderr <= 0.02 * found.value
+    assert abs(found.value - truth.value) < 4 * found.stderr
+    for layer, (value, stderr) in found.layers.items():
+        assert abs(value - truth.layers[layer][0]) < 5 * stderr + 1e-12
+
+
+@pytest.mark.parametrize("name", ["gaussian", "bernoulli"])
+def test_random_roots_of_other_families(name, monkeypatch):
+    land = CASES[name](f64)
+    truth = layer_traces(land, "fisher").value
+    monkeypatch.setattr(ghost, "MOST_ROOTS", 0)
+    found = layer_traces(land, "fisher", rtol=0.02)
+    assert abs(found.value - truth) < 4 * found.stderr + 1e-9 * truth
+
+
+class Gaussian:
+    """The squared error as a loss of one's own."""
+
+    def __call__(self, output, target):
+        return (output - target).square().sum(1) / 2
+
+    def sample(self, output, generator):
+        return output + torch.randn(output.shape, generator=generator, dtype=output.dtype)
+
+
+def test_own_likelihood_gets_drawn_labels():
+    x = torch.randn(60, 3, dtype=f64)
+    land = bs.Landscape(nn.Linear(3, 2).double(), Gaussian(), (x, x[:, :2]))
+    found = layer_traces(land, "fisher", rtol=0.02)
+    truth = 2 * float(x.square().sum(1).mean() + 1)
+    assert abs(found.value - truth) < 4 * found.stderr
+    assert 0 < found.stderr <= 0.02 * found.value
+
+
+# ---------------------------------------------------------------------- traces from probes
+
+
+def test_xtrace_is_the_mean_over_probes_left_out():
+    whole, k = random_matrix(torch.linspace(-1, 3, 30) ** 3), 6
+    run = XTrace(Dense(whole), seed=1)
+    run.grow(8)
+    run.grow(4)  # in two steps: the basis of the first is kept
+    probes = run._probes
+    estimates = []
+    for i in range(k):
+        others = torch.cat([probes[:, :i], probes[:, i + 1 :]], 1)
+        frame = torch.linalg.qr(whole @ others).Q
+        left = probes[:, i] - frame @ (frame.T @ probes[:, i])
+        estimates.append((frame.T @ whole @ frame).trace() + (30 - k + 1) * left @ whole @ left / (left @ left))
+    assert run.products == 12
+    assert run.summary()[0] == pytest.approx(float(torch.stack(estimates).mean()), rel=1e-9)
+
+
+def test_xnystrace_is_the_mean_over_probes_left_out():
+    whole, k = random_matrix(torch.linspace(0.1, 3, 30) ** 3), 6
+    run = XNysTrace(Dense(whole, psd=True), seed=1)
+    run.grow(k)
+    probes = run._probes
+    estimates = []
+    for i in range(k):
+        others = torch.cat([probes[:, :i], probes[:, i + 1 :]], 1)
+        image = whole @ others
+        near = image @ torch.linalg.solve(others.T @ image, image.T)
+        frame = torch.linalg.qr(others).Q
+        left = probes[:, i] - frame @ (frame.T @ probes[:, i])
+        spread = probes[:, i] @ (whole - near) @ probes[:, i] / (left @ left)
+        estimates.append(near.trace() + (30 - k + 1) * spread)
+    assert run.summary()[0] == pytest.approx(float(torch.stack(estimates).mean()), rel=1e-7)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, f64])
+@pytest.mark.parametrize("method", [XTrace, XNysTrace])
+def test_low_rank_is_exact(method, dtype):
+    whole = random_matrix(torch.cat([torch.tensor([4.0, 2.0, 1.0]), torch.zeros(97)])).to(dtype)
+    run = method(Dense(whole, psd=True), seed=0)
+    run.grow(24)
+    value, stderr, _ = run.summary()
+    assert abs(value - 7) < 1e-3
+    assert stderr < 1e-2
+
+
+@pytest.mark.parametrize("method", [Hutchinson, XTrace, XNysTrace])
+def test_standard_errors_cover_the_truth(method):
+    values = 0.9 ** torch.arange(120.0)
+    whole = Dense(random_matrix(values), psd=True)
+    inside = 0
+    for seed in range(100):
+        run = method(whole, seed)
+        run.grow(24)
+        value, stderr, freedom = run.summary()
+        inside += abs(value - float(values.sum())) <= stats.t.ppf(0.95, freedom) * stderr
+    assert inside >= 83  # 90 wanted, minus 2.3 standard deviations; the jackknife errs on the other side
+
+
+def test_deflation_beats_plain_probes_where_it_should():
+    values = torch.arange(1, 301.0) ** -1.5
+    found = estimate_trace(Dense(random_matrix(values), psd=True), rtol=0.01, max_products=250)
+    assert found.method == "xnystrace"
+    assert found.products < 150
+    assert abs(found.value - float(values.sum())) < 3 * found.stderr
+    signed = torch.cat([values, -values / 3])
+    found = estimate_trace(Dense(random_matrix(signed)), rtol=0.02, max_products=400)
+    assert found.method == "xtrace"
+    assert abs(found.value - float(signed.sum())) < 3 * found.stderr
+
+
+def test_few_probes_suffice_for_an_easy_matrix():
+    values = torch.linspace(0.9, 1.1, 400)
+    found = estimate_trace(Dense(random_matrix(values)), rtol=0.01)
+    assert (found.method, found.products) == ("hutchinson", 12)
+
+
+def test_small_or_stubborn_matrices_are_summed_up():
+    assert estimate_trace(Dense(torch.eye(5)), rtol=0.01).method == "exact"
+    values = torch.tensor([1.0, -1.0]).repeat(20) * torch.linspace(1, 2, 40)
+    found = estimate_trace(Dense(random_matrix(values)), rtol=0.001, sizes=[15, 25])
+    assert (found.method, found.stderr) == ("exact", 0.0)
+    assert found.value == pytest.approx(float(values.sum()))
+    assert sum(value for value, _ in found.blocks) == pytest.approx(found.value)
+
+
+def test_blocks_come_from_the_same_probes():
+    whole = random_matrix(torch.linspace(0.5, 1.5, 200))
+    found = estimate_trace(Dense(whole), rtol=0.01, sizes=[50, 150])
+    truth = exact_trace(Dense(whole), [50, 150])
+    for (value, stderr), (exact, _) in zip(found.blocks, truth.blocks, strict=True):
+        assert abs(value - exact) < 4 * stderr
+    assert sum(value for value, _ in found.blocks) == pytest.approx(found.value)
+
+
+def test_the_tolerance_counts_what_is_known_already():
+    whole = Dense(random_matrix(torch.linspace(-1, 1, 300)))
+    assert estimate_trace(whole, rtol=0.01, offset=1e6).products == 12
+    assert estimate_trace(whole, rtol=0.01, offset=100.0, max_products=200).products > 12
+
+
+def test_zero_operator_and_spent_products():
+    assert estimate_trace(Dense(torch.zeros(50, 50)), rtol=0.01).value == 0
+    hard = Dense(random_matrix(torch.linspace(-1, 1, 500)))
+    found = estimate_trace(hard, rtol=1e-6, max_products=40)
+    assert found.products <= 40
+    assert found.stderr > 0
+    assert estimate_trace(hard, rtol=0.01, max_products=4).products == 4
+    balanced = estimate_trace(hard, rtol=0.01, offset=0.0, max_products=30)  # the trace itself is zero
+    assert abs(balanced.value) < 4 * balanced.stderr
+    broken = estimate_trace(Dense(torch.full((20, 20), math.nan)), rtol=0.01)
+    assert math.isnan(broken.value)
+    with pytest.raises(bs.InputError, match="positive semi-definite"):
+        XNysTrace(hard, 0)
+
+
+def test_wide_operators_stay_within_memory():
+    found = estimate_trace(
+        Dense(random_matrix(torch.arange(1, 301.0) ** -1.5), psd=True), rtol=0.01, max_products=200, memory=100_000
+    )
+    assert found.method == "hutchinson"
+
+
+# ---------------------------------------------------------------------- piecewise affine networks
+
+
+class Residual(nn.Module):
+    def __init__(self, repeat=False):
+        super().__init__()
+        self.first, self.norm, self.second = nn.Conv2d(2, 4, 3, padding=1), nn.BatchNorm2d(4), nn.Conv2d(4, 4, 1)
+        self.shift, self.out, self.repeat = nn.Parameter(torch.randn(4, 1, 1)), nn.Linear(4, 3), repeat
+
+    def forward(self, x):
+        h = self.norm(self.first(x)).relu()
+        h = h + 0.5 * self.second(h) + self.shift
+        if self.repeat:
+            h = h + self.second(h)
+        return self.out(nn.functional.max_pool2d(h, 2).mean((2, 3)))
+
+
+class Squared(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.out = nn.Linear(4, 4), nn.Linear(4, 3)
+
+    def forward(self, x):
+        h = self.first(x)
+        return self.out(h * h)
+
+
+class Written(nn.Module):
+    """Writes what depends on parameters into a tensor that did not."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.out = nn.Linear(4, 4), nn.Linear(4, 3)
+
+    def forward(self, x):
+        h = torch.zeros_like(x)
+        h[:] = self.first(x)
+        return self.out(h.tanh())
+
+
+class Hidden(nn.Module):
+    """A smooth function where no torch function is seen."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.out = nn.Linear(4, 4), nn.Linear(4, 3)
+
+    def forward(self, x):
+        return self.out(_Cube.apply(self.first(x)))
+
+
+class _Cube(torch.autograd.Function):
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x):
+        with torch._C.DisableTorchFunction():
+            return x * x * x
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.save_for_backward(*inputs)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        (x,) = ctx.saved_tensors
+        return 3 * x * x * gradient
+
+
+def shared():
+    net = nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 3))
+    net[2].weight = net[0].weight
+    return net
+
+
+images, rows = (9, 2, 6, 6), (9, 4)
+VERDICTS = [
+    (lambda: nn.Linear(4, 3), rows, True),
+    (lambda: nn.Sequential(nn.Linear(4, 5), nn.LeakyReLU(), nn.Dropout(), nn.Linear(5, 3)), rows, True),
+    (Residual, images, True),
+    (lambda: nn.Sequential(nn.Linear(4, 5), nn.GELU(), nn.Linear(5, 3)), rows, False),
+    (lambda: nn.Sequential(nn.Linear(4, 5), nn.LayerNorm(5), nn.Linear(5, 3)), rows, False),
+    (lambda: Residual(repeat=True), images, False),
+    (shared, rows, False),
+    (Squared, rows, False),
+    (Written, rows, False),
+    (Hidden, rows, False),
+]
+
+
+@pytest.mark.parametrize(("build", "shape", "verdict"), VERDICTS)
+def test_piecewise_affine_networks_are_told_from_others(build, shape, verdict):
+    torch.manual_seed(0)
+    land = bs.Landscape(build().double().eval(), "cross_entropy", (torch.randn(shape), torch.randint(3, shape[:1])))
+    assert piecewise_affine(land) is verdict
+    eye = torch.eye(land.dimension, dtype=f64)
+    gap = float((operator(land, "hessian") @ eye - operator(land, "fisher") @ eye).trace())
+    assert (abs(gap) < 1e-12) is verdict
+
+
+def test_part_of_a_smooth_network_may_be_affine():
+    net = nn.Sequential(nn.Linear(4, 5), nn.Tanh(), nn.Linear(5, 3)).double()
+    land = bs.Landscape(net, "cross_entropy", (torch.randn(9, 4), torch.randint(3, (9,))))
+    last = land.restrict("2.*")
+    eye = torch.eye(last.dimension, dtype=f64)
+    assert math.isclose((operator(last, "hessian") @ eye).trace(), (operator(last, "fisher") @ eye).trace())
+    assert piecewise_affine(last)
+    assert not piecewise_affine(land)

@@ -1,0 +1,251 @@
+"""Every kernel against laws that are known exactly.
+
+The target is a Gaussian of condition number 1e4 in double precision. Stiff modes start at zero and must find their
+variance; the slowest starts from the law it should have and is run for about one relaxation time, which would carry a
+wrong variance most of the way to where the kernel wants it. Standard errors come from the scatter between chains.
+"""
+
+import math
+
+import pytest
+import torch
+
+from basinscope.sampling.kernels import BAOAB, HMC, MALA, SGLD, SGNHT, LeimkuhlerMatthews, Random, RMSPropSGLD
+from basinscope.sampling.kernels.metropolis import Point, choose
+from basinscope.sampling.target import Evaluation
+
+f64 = torch.float64
+CURVATURES = torch.tensor([1.0, 1e2, 1e4], dtype=f64)
+STIFFEST = 1e4
+CHAINS = 2000
+
+
+def gaussian(curvatures=CURVATURES, noise=None, seed=1):
+    """U = Σ a z²/2, optionally with Gaussian noise of the given covariance on every gradient."""
+    generator = torch.Generator().manual_seed(seed)
+    root = None if noise is None else torch.linalg.cholesky(noise)
+
+    def evaluate(z):
+        gradient = curvatures * z
+        if root is not None:
+            gradient = gradient + torch.randn(z.shape, generator=generator, dtype=f64) @ root.T
+        return Evaluation(0.5 * (curvatures * z.square()).sum(1), gradient, z.square().sum(1))
+
+    return evaluate
+
+
+def energy(evaluation):
+    return evaluation.excess
+
+
+def forces(z):
+    return CURVATURES * z
+
+
+def start(slow_variance=1.0, chains=CHAINS, seed=7):
+    """Zero, but for the slowest mode, which has the variance it should keep."""
+    position = torch.zeros(chains, 3, dtype=f64)
+    position[:, 0] = slow_variance**0.5 * torch.randn(chains, generator=torch.Generator().manual_seed(seed), dtype=f64)
+    return position
+
+
+def second_moments(kernel, evaluate, position, steps, burn, seed=0):
+    """Mean of z zᵀ over every fifth draw after `burn`, chain by chain (C, d, d)."""
+    random = Random.seeded(torch.Generator().manual_seed(seed))
+    state = kernel.init(position, evaluate, random)
+    total = torch.zeros(*position.shape, position.shape[1], dtype=f64)
+    for step in range(steps):
+        state, draw = kernel.step(state, evaluate, random)
+        if step >= burn and step % 5 == 0:
+            total += draw.position[:, :, None] * draw.position[:, None, :]
+    return total / len(range(burn + -burn % 5, steps, 5))
+
+
+def variances(*arguments, **options):
+    return second_moments(*arguments, **options).diagonal(dim1=1, dim2=2)
+
+
+def agrees(per_chain, expected, standard_errors=4.0, precision=0.04):
+    """Whether the mean over chains is within so many standard errors, and those are small enough to tell."""
+    expected = torch.as_tensor(expected, dtype=f64)
+    mean, error = per_chain.mean(0), per_chain.std(0) / math.sqrt(len(per_chain))
+    assert (error <= precision * expected.abs()).all(), f"too few draws to tell: {error / expected}"
+    assert ((mean - expected).abs() <= standard_errors * error).all(), f"{(mean - expected) / error} standard errors"
+
+
+def test_sgld_has_the_bias_of_its_formula():
+    # Σ = 1/(a(1 − εa/4)): 60 % too much in the stiffest mode, nothing to speak of in the slowest.
+    eps = 1.5 / STIFFEST
+    expected = 1 / (CURVATURES * (1 - eps * CURVATURES / 4))
+    assert float(expected[2] * STIFFEST) == pytest.approx(1.6)
+    agrees(variances(SGLD(eps), gaussian(), start(), steps=6000, burn=1000), expected)
+
+
+def test_sgld_lifts_the_variance_by_gradient_noise():
+    # z' = ρz + √ε ξ + (ε/2)η gives Σ_ij (1 − ρ_iρ_j) = ε δ_ij + ε² N_ij/4; on the diagonal a factor 1 + εN/4.
+    eps = 1.0 / STIFFEST
+    mix = torch.tensor([[1.0, 0.5, -0.3], [0.5, 0.7, 0.2], [-0.3, 0.2, 1.5]], dtype=f64)
+    noise = 3.0 / eps * mix
+    diagonal = (1 + eps * noise.diagonal() / 4) / (CURVATURES * (1 - eps * CURVATURES / 4))
+    assert float(diagonal[0]) == pytest.approx(1.75, rel=1e-3)
+    moments = second_moments(SGLD(eps), gaussian(noise=noise), start(1.75), steps=6000, burn=1000)
+    agrees(moments.diagonal(dim1=1, dim2=2), diagonal)
+    rho = 1 - eps * CURVATURES[1:] / 2
+    covariance = eps**2 * noise[1, 2] / 4 / (1 - rho[0] * rho[1])
+    agrees(moments[:, 1, 2], covariance, precision=0.2)
+
+
+def test_leimkuhler_matthews_is_exact_at_a_large_step():
+    # εa = 3, where SGLD would be four times too wide.
+    eps = 3.0 / STIFFEST
+    agrees(variances(LeimkuhlerMatthews(eps), gaussian(), start(), steps=4000, burn=500), 1 / CURVATURES)
+
+
+def test_leimkuhler_matthews_feels_gradient_noise():
+    # The part that gradient noise adds is SGLD's: (ε²N/4)/(1 − ρ²) on top of 1/a.
+    eps = 1.0 / STIFFEST
+    noise = torch.diag(torch.tensor([2.0, 4.0, 1.0], dtype=f64) / eps)
+    rho = 1 - eps * CURVATURES / 2
+    expected = 1 / CURVATURES + eps**2 * noise.diagonal() / 4 / (1 - rho**2)
+    found = variances(LeimkuhlerMatthews(eps), gaussian(noise=noise), start(1.5), steps=6000, burn=1000)
+    agrees(found, expected)
+
+
+def test_baoab_positions_are_exact_at_a_large_step():
+    # h√a = 1.6 of at most 2; a symplectic Euler step would be 2.8 times too wide.
+    kernel = BAOAB(1.6 / STIFFEST**0.5, friction=1.0)
+    agrees(variances(kernel, gaussian(), torch.zeros(CHAINS, 3, dtype=f64), steps=3000, burn=1000), 1 / CURVATURES)
+
+
+@pytest.mark.parametrize("friction", [0.3, 5.0])
+def test_baoab_at_other_frictions(friction):
+    kernel = BAOAB(1.2 / STIFFEST**0.5, friction)
+    found = variances(kernel, gaussian(), start(), steps=1200, burn=400)
+    agrees(found, 1 / CURVATURES, precision=0.06)
+
+
+def test_sgnht_finds_the_gaussian():
+    # At h√a = 0.1 the bias h²a/4 is 0.25 %, below a standard error. One thermostat serves all modes, so all of them
+    # start from their law; ten units of time are ten relaxation times at unit friction.
+    kernel = SGNHT(0.1 / STIFFEST**0.5)
+    position = torch.randn(CHAINS, 3, generator=torch.Generator().manual_seed(7), dtype=f64) / CURVATURES.sqrt()
+    agrees(variances(kernel, gaussian(), position, steps=10000, burn=4000), 1 / CURVATURES)
+
+
+def test_sgnht_absorbs_isotropic_gradient_noise():
+    # Noise of variance N adds hN/2 to the diffusion A; the thermostat settles at A + hN/2 and the law stays.
+    h, level, chains = 0.01, 300.0, 1000
+    curvatures = torch.tensor([1.0, 1.0, 4.0, 4.0], dtype=f64)
+    kernel, evaluate = SGNHT(h), gaussian(curvatures, noise=level * torch.eye(4, dtype=f64))
+    random = Random.seeded(torch.Generator().manual_seed(0))
+    state = kernel.init(torch.zeros(chains, 4, dtype=f64), evaluate, random)
+    squares, thermostat = torch.zeros(chains, 4, dtype=f64), torch.zeros(chains, dtype=f64)
+    for step in range(2000):
+        state, draw = kernel.step(state, evaluate, random)
+        if step >= 800:
+            squares += draw.position.square() / 1200
+            thermostat += state.thermostat[:, 0] / 1200
+    # Without a thermostat the variance would be 1 + hN/2 = 2.5 times too large. Its own mean is right to order h.
+    agrees(squares * curvatures, torch.ones(4, dtype=f64))
+    assert float(thermostat.mean()) == pytest.approx(1 + h * level / 2, rel=0.03)
+
+
+def test_rmsprop_is_sgld_in_scaled_coordinates_once_frozen():
+    # Per chain and mode: variance 1/(a(1 − εGa/4)) with that chain's own frozen G = 1/(√v + α).
+    kernel, evaluate = RMSPropSGLD(0.015, warmup=300), gaussian()
+    random = Random.seeded(torch.Generator().manual_seed(0))
+    position = torch.randn(CHAINS, 3, generator=torch.Generator().manual_seed(7), dtype=f64) / CURVATURES.sqrt()
+    state = kernel.init(position, evaluate, random)
+    seconds = []
+    squares = torch.zeros_like(position)
+    for step in range(3300):
+        state, draw = kernel.step(state, evaluate, random)
+        if step in (100, 299, 300, 1000, 3299):
+            seconds.append(state.second.clone())
+        if step >= 1300:
+            squares += draw.position.square() / 2000
+    assert not torch.equal(seconds[0], seconds[1]), "it learns during warm-up"
+    assert all(torch.equal(seconds[1], later) for later in seconds[2:]), "and is frozen after it"
+    scale = 0.015 / (state.second.sqrt() + kernel.floor)
+    bias = 1 / (1 - scale * CURVATURES / 4)
+    assert float(bias[:, 2].mean()) > 1.3, "the stiffest mode must feel its step"
+    agrees(squares * CURVATURES / bias, torch.ones(3, dtype=f64))
+
+
+def test_mala_is_exact_where_sgld_is_not():
+    # εa = 1.5 in the stiffest mode: unadjusted it would be 60 % too wide.
+    eps = 1.5 / STIFFEST
+    agrees(variances(MALA(eps, energy), gaussian(), start(), steps=6000, burn=1000), 1 / CURVATURES)
+
+
+def test_hmc_is_exact_where_leapfrog_is_not():
+    # h√a = 1.5, jittered: unadjusted leapfrog would have 1/(1 − h²a/4) = 2.3 times the variance.
+    step = 1.5 / STIFFEST**0.5
+    kernel = HMC(step, round(0.5 * math.pi / step), energy, forces)
+    position = torch.zeros(CHAINS, 3, dtype=f64)
+    agrees(variances(kernel, gaussian(), position, steps=120, burn=40), 1 / CURVATURES)
+
+
+def quartic(z):
+    return Evaluation(0.25 * z.square().square().sum(1), z**3, z.square().sum(1))
+
+
+@pytest.mark.parametrize("kind", ["mala", "hmc"])
+def test_metropolis_kernels_are_exact_on_a_quartic(kind):
+    # π ∝ exp(−z⁴/4): E z⁴ = 1 by the virial identity, E z² = 2Γ(3/4)/Γ(1/4), E z⁶ = E (z⁴)^(3/2) = 8Γ(7/4)/Γ(1/4).
+    kernel = MALA(0.8, energy) if kind == "mala" else HMC(0.9, 3, energy, lambda z: z**3)
+    random = Random.seeded(torch.Generator().manual_seed(0))
+    position = torch.zeros(CHAINS, 1, dtype=f64)
+    state = kernel.init(position, quartic, random)
+    moments = torch.zeros(CHAINS, 3, dtype=f64)
+    accepted = 0.0
+    for step in range(600):
+        state, draw = kernel.step(state, quartic, random)
+        if step >= 100:
+            moments += torch.cat([draw.position**2, draw.position**4, draw.position**6], 1) / 500
+            accepted += float(draw.acceptance.mean()) / 500
+    gamma = math.gamma
+    exact = [2 * gamma(3 / 4) / gamma(1 / 4), 1.0, 8 * gamma(7 / 4) / gamma(1 / 4)]
+    assert 0.3 < accepted < 0.9, "rejections must matter"
+    agrees(moments, exact, precision=0.01)
+
+
+@pytest.mark.parametrize(
+    "kernel",
+    [SGLD(1e-4), LeimkuhlerMatthews(1e-4), RMSPropSGLD(1e-3), SGNHT(1e-3), BAOAB(1e-3), MALA(1e-4, energy)],
+    ids=lambda kernel: type(kernel).__name__,
+)
+def test_a_draw_is_evaluated_where_it_was_drawn(kernel):
+    # A loss read after the step that its own minibatch made is biased by −(ε(nβ)²/2m) Tr C.
+    random = Random.seeded(torch.Generator().manual_seed(0))
+    state = kernel.init(start(chains=5), gaussian(), random)
+    for _ in range(3):
+        before = state.position
+        state, draw = kernel.step(state, gaussian(), random)
+        here = gaussian()(draw.position)
+        assert torch.equal(draw.evaluation.gradient, here.gradient)
+        assert torch.equal(draw.evaluation.excess, here.excess)
+        expected = state.position if isinstance(kernel, (BAOAB, MALA)) else before
+        assert torch.equal(draw.position, expected)
+
+
+@pytest.mark.parametrize("build", [SGLD, LeimkuhlerMatthews, RMSPropSGLD, SGNHT, BAOAB, lambda e: MALA(e, energy)])
+def test_every_chain_may_have_its_own_step_size(build):
+    sizes = torch.tensor([1e-4, 3e-5, 1e-5], dtype=f64)
+    together = variances(build(sizes), gaussian(), start(chains=3), steps=20, burn=0)
+    for chain, size in enumerate(sizes):
+        alone = variances(build(float(size)), gaussian(), start(chains=3), steps=20, burn=0)
+        assert torch.allclose(together[chain], alone[chain], rtol=1e-12)
+
+
+def test_broken_proposals_are_rejected():
+    def point(energies):
+        energies = torch.tensor(energies, dtype=f64)
+        position = energies[:, None].clone()
+        return Point(position, energies, position, energies, energies)
+
+    old, new = point([1.0, 2.0, 3.0, 4.0]), point([math.nan, math.inf, 0.0, 5.0])
+    chosen, acceptance = choose(old, new, old.energy - new.energy, torch.tensor([0.0, 0.0, 0.9, 0.5], dtype=f64))
+    assert chosen.energy.tolist() == [1.0, 2.0, 0.0, 4.0]
+    assert chosen.position.squeeze(1).tolist() == [1.0, 2.0, 0.0, 4.0]
+    assert acceptance.tolist() == pytest.approx([0.0, 0.0, 1.0, math.exp(-1)])
