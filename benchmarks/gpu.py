@@ -2,7 +2,7 @@
 
     python benchmarks/gpu.py --data DATA --out benchmarks/results/gpu
 
-DATA holds mnist/*.gz. Writes gpu_llc.json; every time is wall-clock after synchronization, the first call included
+DATA holds mnist/*.gz. Writes gpu_llc_PART.json; every time is wall-clock after synchronization, the first call included
 where it says `total`.
 """
 
@@ -13,6 +13,7 @@ import gzip
 import json
 import platform
 import time
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -40,7 +41,7 @@ def mnist(folder: Path) -> tuple[Tensor, Tensor]:
 
 def mlp(*widths: int) -> nn.Sequential:
     layers: list[nn.Module] = []
-    for i, (a, b) in enumerate(zip(widths, widths[1:], strict=False)):
+    for i, (a, b) in enumerate(pairwise(widths)):
         layers += [nn.Linear(a, b)] + ([nn.ReLU()] if i < len(widths) - 2 else [])
     return nn.Sequential(*layers)
 
@@ -89,7 +90,7 @@ def measured(land: bs.Landscape, **settings: object) -> dict[str, object]:
     found = {key: value for key, value in estimate.to_dict().items() if key != "diagnostics"}
     kept = {key: value for key, value in estimate.to_dict()["diagnostics"].items() if key != "trace"}
     print({**found, "seconds": round(elapsed, 2)}, kept, flush=True)
-    return {**found, "total_seconds": elapsed, "settings": {k: v for k, v in settings.items()}, "diagnostics": kept}
+    return {**found, "total_seconds": elapsed, "settings": dict(settings), "diagnostics": kept}
 
 
 def main() -> None:
@@ -110,7 +111,7 @@ def main() -> None:
     options.out.mkdir(parents=True, exist_ok=True)
 
     def save() -> None:
-        (options.out / "gpu_llc.json").write_text(json.dumps(results, indent=1))
+        (options.out / f"gpu_llc_{options.only or 'all'}.json").write_text(json.dumps(results, indent=1))
 
     if options.only in ("", "draws"):
         results["chain_draws"] = chain_draws(x, y, device)

@@ -27,7 +27,7 @@ class Reference:
         stderr: its standard error; 0 for closed forms and quadrature.
         method: `closed form`, `quadrature` or `gibbs`.
         split_rhat: agreement of the reference chains with each other, 1 where there are none.
-        seconds: what it took.
+        seconds: of processor time it took.
     """
 
     value: float

@@ -23,7 +23,7 @@ class ReferenceBook:
     def __init__(self, path: Path, *, recompute: bool = False) -> None:
         self.path = path
         self.recompute = recompute
-        self._entries: dict[str, dict[str, Any]] = json.loads(path.read_text()) if path.exists() else {}
+        self._entries = self._read()
         self._fresh: set[str] = set()
 
     def lookup(self, case: Case, land: bs.Landscape, nbeta: float, gamma: float) -> Reference:
@@ -32,16 +32,13 @@ class ReferenceBook:
         entry = self._entries.get(key)
         if entry is not None and not (self.recompute and key not in self._fresh):
             return Reference(**entry["reference"])
-        clock = time.perf_counter()
+        clock = time.process_time()
         reference = case.reference(land, nbeta, gamma)
-        reference = replace(reference, seconds=round(time.perf_counter() - clock, 3))
+        reference = replace(reference, seconds=round(time.process_time() - clock, 3))
         self._entries[key] = {"case": repr(case), "nbeta": nbeta, "gamma": gamma, "reference": asdict(reference)}
         self._fresh.add(key)
         self._write()
         return reference
-
-    def known(self, case: Case, nbeta: float, gamma: float) -> bool:
-        return self.key(case, nbeta, gamma) in self._entries
 
     @staticmethod
     def key(case: Case, nbeta: float, gamma: float) -> str:
@@ -50,7 +47,13 @@ class ReferenceBook:
         return f"{case.name} #{hashlib.sha256(definition.encode()).hexdigest()[:12]}"
 
     def _write(self) -> None:
+        # Another run may have added its own meanwhile: what this one has not computed itself comes from the file.
+        mine = {key: self._entries[key] for key in self._fresh}
+        self._entries = {**self._entries, **self._read(), **mine}
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        part = self.path.with_suffix(".part")
+        part = self.path.with_suffix(f".{os.getpid()}.part")
         part.write_text(json.dumps(dict(sorted(self._entries.items())), indent=1, ensure_ascii=False) + "\n")
         os.replace(part, self.path)
+
+    def _read(self) -> dict[str, dict[str, Any]]:
+        return json.loads(self.path.read_text()) if self.path.exists() else {}

@@ -186,8 +186,8 @@ def test_the_posterior_has_the_landscape_s_loss(case: Network) -> None:
 def noisy_posterior(t: float) -> gibbs.LinearPosterior:
     """Three layers, w* no minimum, a hidden layer as narrow as the rank: nothing is special about it."""
     rng = np.random.default_rng(5)
-    factors = [rng.standard_normal(shape) for shape in ((2, 3), (3, 2), (2, 3))]
-    clean = posterior_of(factors, t, 2.0, np.diag([2.0, 1.0, 0.1]))
+    factors = [rng.standard_normal(shape) for shape in ((2, 4), (3, 2), (2, 3))]
+    clean = posterior_of(factors, t, 2.0, np.diag([2.0, 1.0, 0.5, 0.1]))
     return replace(clean, cross=clean.cross + 0.1 * rng.standard_normal(clean.cross.shape))
 
 
@@ -239,7 +239,7 @@ def test_hidden_layer_moves_change_neither_the_map_nor_the_law(monkeypatch: pyte
 @pytest.mark.parametrize("move", [gibbs.draw_shear, gibbs.draw_scales, gibbs.flip_signs])
 def test_each_hidden_layer_move_keeps_the_localiser(move: Callable[..., None]) -> None:
     """The moves do not see the loss, so the localiser N(w*, 1/γ), which can be drawn exactly, must be stationary."""
-    posterior = noisy_posterior(t=1.0)
+    posterior = replace(noisy_posterior(t=1.0), gamma=0.3)  # wide enough for flips to happen
     rng = np.random.default_rng(0)
     draws = 20_000
     state = [f + rng.standard_normal(f.shape) / np.sqrt(posterior.gamma) for f in posterior.start(draws)]

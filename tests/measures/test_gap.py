@@ -205,6 +205,17 @@ def test_sequences_and_other_families_have_a_ratio():
         bs.gap(land, weight_decay=0.1)
 
 
+def test_a_vocabulary_at_every_position_is_sampled():
+    torch.manual_seed(0)
+    tokens = torch.randint(80, (40, 3))
+    land = bs.Landscape(
+        nn.Sequential(nn.Embedding(80, 2), nn.Linear(2, 80)).double(), "cross_entropy", (tokens, tokens)
+    )
+    exact = float(dense(land, "covariance").trace() / dense(land, "fisher").trace())
+    estimate = bs.gap(land, method="trace_ratio")  # 237 roots
+    assert abs(estimate.diagnostics["ratio"] - exact) < 4 * estimate.diagnostics["ratio_stderr"]
+
+
 def test_a_model_sure_of_everything_has_no_prediction():
     land = bs.Landscape(nn.Linear(2, 1), "cross_entropy", (torch.randn(4, 2), torch.zeros(4, dtype=torch.long)))
     estimate = bs.gap(land, weight_decay=0.1)

@@ -160,6 +160,14 @@ def test_auto_chooses_by_size():
     assert spectra.choose(large, "hessian") == "lanczos"
 
 
+def test_thousands_of_outputs_go_to_lanczos():
+    land = bs.Landscape(nn.Linear(1, 2001).double(), "mse", (torch.ones(2, 1), torch.zeros(2, 2001)))
+    assert spectra.choose(land, "fisher") == "lanczos"
+    with pytest.raises(bs.InputError, match="2,001 times"):
+        bs.soft_rank(land, weight_decay=1.0, method="kfac")
+    assert bs.soft_rank(land, weight_decay=1.0).value == pytest.approx(2001 * 2 / 3, rel=0.05)  # σ = 2 and 0
+
+
 def test_single_precision_agrees():
     for method in ("exact", "dual", "ekfac"):
         low = bs.soft_rank(classifier(dtype=torch.float32), weight_decay=1e-3, method=method).value

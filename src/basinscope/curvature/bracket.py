@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from .operators import Operator
+from .tiles import DEFAULT_MEMORY
 
 
 @dataclass(frozen=True)
@@ -58,11 +59,19 @@ class Function:
         return low, high
 
 
+def _bound(device: torch.device) -> int:
+    """Bytes for the vectors of all runs."""
+    if device.type == "cuda":
+        return int(torch.cuda.get_device_properties(device).total_memory) // 4
+    return 4 * DEFAULT_MEMORY
+
+
 class Runs:
     """Lanczos runs of several start vectors side by side, grown step by step.
 
-    Only the last two vectors of each run are kept. Without reorthogonalization the small matrices get repeated
-    eigenvalues, but their quadrature rules stay as good as after a few steps fewer (Greenbaum 1989).
+    Each new vector is made orthogonal to those before it. Where these outgrow the memory bound, the first ones are kept
+    and the last two: the rules hold without any of this, but take up to eight times the steps when a few eigenvalues
+    are large, because each comes back again and again (Greenbaum 1989).
     """
 
     def __init__(self, operator: Operator, starts: Tensor) -> None:
@@ -72,6 +81,8 @@ class Runs:
         norms = self.squares.sqrt().to(starts)
         self._now = starts / torch.where(norms > 0, norms, 1)
         self._last = torch.zeros_like(self._now)
+        self._basis: list[Tensor] = []
+        self._room = _bound(operator.device) // (starts.numel() * starts.element_size())
         self._alpha: list[Tensor] = []
         self._beta: list[Tensor] = []
         self._eigen: tuple[Tensor, Tensor] | None = None
@@ -106,6 +117,10 @@ class Runs:
             image = self.operator @ self._now - before * self._last
             alpha = (self._now.double() * image.double()).sum(0)
             image = image - alpha.to(image) * self._now
+            if len(self._basis) < self._room:
+                self._basis.append(self._now)
+            for vector in [*self._basis, *self._basis]:  # twice, because once loses digits
+                image = image - (vector * image).sum(0) * vector
             beta = image.double().norm(dim=0)
             self._alpha.append(alpha.cpu())
             scale = torch.stack(self._alpha + self._beta).abs().amax(0)

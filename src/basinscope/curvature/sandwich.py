@@ -24,7 +24,7 @@ from .gradients import Gradients
 from .precision import full_precision
 from .spectra import LIMIT
 from .stochastic import Starts
-from .tiles import memory_bound
+from .tiles import memory_bound, plan
 
 
 @dataclass(frozen=True)
@@ -144,11 +144,13 @@ def gradient_signs(land: Landscape, decay: Decay, level: float) -> Starts:
     def draw(count: int, generator: torch.Generator) -> Tensor:
         signs = torch.randint(2, (land.n, count), generator=generator).to(land.device, land.dtype) * 2 - 1
         total = torch.zeros(count, land.dimension, dtype=land.dtype, device=land.device)
+        tiles = plan(land, None, copies=2)
         begin = 0
         with full_precision():
-            for batch in land.batches(512):
+            for batch in land.batches(tiles.samples):
                 back = vjp(lambda parameters, batch=batch: land.losses(parameters, batch), land.parameters)[1]
-                total += vmap(lambda row, back=back: land.flatten(back(row)[0]))(signs[begin : begin + batch.n].T)
+                rows = signs[begin : begin + batch.n].T
+                total += vmap(lambda row, back=back: land.flatten(back(row)[0]), chunk_size=tiles.probes)(rows)
                 begin += batch.n
         found = (total.T.double() + shift[:, None] * signs.double().sum(0)) / land.n**0.5
         return found if decay.whitening is None else decay.whitening[:, None] * found

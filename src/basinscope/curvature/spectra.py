@@ -20,6 +20,7 @@ from .tiles import memory_bound
 
 Bound = Literal["exact", "upper", "neither"]
 LIMIT = 10_000  # largest matrix whose eigenvalues are all computed unless asked for
+MOST_ROOTS = 2_000  # outputs of a sample, each a backward pass
 MOST_PRODUCTS = {"cpu": 1e13, "cuda": 1e15}  # a few minutes' worth of multiplications
 HESSIAN_LIMIT = 3_000  # written out column by column, a Hessian costs as many products as it has columns
 
@@ -50,6 +51,12 @@ def eigenvalues(
             f"method={method!r} needs gradient rows, which a Hessian does not have: expected 'exact', 'block' or "
             f"'lanczos' — or take matrix='fisher'"
         )
+    roots = 1 if matrix == "hessian" else count(land, matrix)
+    if roots > MOST_ROOTS:
+        raise InputError(
+            f"method={method!r} would go back through the network {roots:,} times, once for each output of a sample — "
+            f"take method='lanczos'"
+        )
     if whitening is not None:
         return _compute(land, matrix, method, whitening, sharing)
     kept = _kept.setdefault(land, {})
@@ -64,7 +71,10 @@ def choose(land: Landscape, matrix: str) -> str:
     """What `method="auto"` means here: everything exact while that takes minutes at most, then Lanczos."""
     if matrix == "hessian":
         return "exact" if land.dimension <= HESSIAN_LIMIT else "lanczos"
-    rows = land.n * count(land, matrix)
+    roots = count(land, matrix)
+    if roots > MOST_ROOTS:
+        return "lanczos"
+    rows = land.n * roots
     if rows < land.dimension and rows <= LIMIT and (land.dimension <= LIMIT or _affordable(land, matrix, rows)):
         return "dual"
     return "exact" if land.dimension <= LIMIT else "lanczos"

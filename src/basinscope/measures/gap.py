@@ -10,7 +10,9 @@ import torch
 from torch import Tensor
 
 from ..curvature.calibration import TRUSTED, Ratio, error_uncertainty, ratio
+from ..curvature.ghost import MOST_ROOTS, layer_traces
 from ..curvature.gradients import Gradients
+from ..curvature.roots import count
 from ..curvature.spectra import choose, eigenvalues
 from ..errors import InputError
 from ..estimates import Estimate
@@ -81,7 +83,7 @@ def gap(
         value, error = source.n * factor.value, source.n * math.hypot(factor.stderr, scatter)
         details: dict[str, Any] = {}
     else:
-        traces = ratio(Gradients(source, "covariance").norms(), Gradients(source, "fisher").norms())
+        traces = _trace_ratio(source, rtol, seed)
         if method == "soft_rank":
             factor = soft_rank(source, method=rank_method, **options)
         else:
@@ -138,6 +140,16 @@ def _doubts(land: Landscape, held_out: Landscape | None, balance: Ratio | None, 
             f"the prediction holds for small gaps, and {scaled:.3g} effective parameters are more than {land.n} samples"
         )
     return found
+
+
+def _trace_ratio(land: Landscape, rtol: float, seed: int) -> Ratio:
+    """Tr C / Tr F. Both are means over samples, except where F has too many roots and its trace is sampled."""
+    noise = Gradients(land, "covariance").norms()
+    if land.loss.family != "custom" and count(land, "fisher") <= MOST_ROOTS:
+        return ratio(noise, Gradients(land, "fisher").norms())
+    fisher = layer_traces(land, "fisher", rtol=rtol, seed=seed)
+    found = ratio(noise, torch.full_like(noise, fisher.value))
+    return Ratio(found.value, math.hypot(found.stderr, found.value * fisher.stderr / fisher.value))
 
 
 def _hard_rank(land: Landscape) -> float:

@@ -1,0 +1,467 @@
+"""λ̂ against exact posterior means. A stochastic value must lie within 4 of its own standard errors and 8 %."""
+
+import importlib
+import json
+import math
+import re
+from contextlib import contextmanager
+
+import numpy as np
+import pytest
+import torch
+from basins import Product, classifier, quadratic, white
+from torch import nn
+
+import basinscope as bs
+
+f64 = torch.float64
+CHEAP = {"rtol": 0.05, "budget": 5.0, "progress": False}
+SIGMA = [1.0, 1.0, 0.1, 0.01, 1e-4]
+N = 200
+T = N / math.log(N)
+
+
+def right(estimate, exact, standard_errors=4.0, relative=0.08):
+    assert estimate.stderr > 0
+    off = estimate.value - exact
+    assert abs(off) < standard_errors * estimate.stderr, f"{off / estimate.stderr:.1f} standard errors off"
+    assert abs(off) < relative * exact, f"{off / exact:.0%} off"
+
+
+def quadratic_value(sigma, nbeta, gamma, gradient=None):
+    """½ Σ tσ/a − Σ t²g²(tσ/2 + γ)/a² with a = tσ + γ, written out."""
+    total = 0.0
+    for s, g in zip(sigma, gradient or [0.0] * len(sigma), strict=True):
+        a = nbeta * s + gamma
+        total += 0.5 * nbeta * s / a - nbeta**2 * g**2 * (nbeta * s / 2 + gamma) / a**2
+    return total
+
+
+# ---------------------------------------------------------------------- exact values
+
+
+@pytest.fixture(scope="module")
+def estimate():
+    return bs.llc(quadratic(SIGMA), gamma=1.0, seed=1, **CHEAP)
+
+
+def test_quadratic_basin(estimate):
+    right(estimate, quadratic_value(SIGMA, T, 1.0))
+    assert estimate.verdict == "ok"
+    assert estimate.warnings == ()
+    low, high = estimate.interval(0.9)
+    assert low < estimate.value < high
+
+
+def test_diagnostics_of_the_quadratic(estimate):
+    found = estimate.diagnostics
+    assert found["nbeta"] == pytest.approx(T)
+    assert found["gamma"] == 1.0
+    assert (found["n"], found["dimension"]) == (N, 5)
+    assert found["diverged"] == 0
+    assert not found["interrupted"]
+    assert found["gradient_term"] == pytest.approx(0.0, abs=1e-6)
+    assert found["largest_eigenvalue"] == pytest.approx(1.0, rel=1e-4)
+    assert found["half_soft_rank"] == pytest.approx(quadratic_value(SIGMA, T, 1.0), rel=1e-4)
+    assert found["rhat"] < 1.1
+    assert found["ess"] > 100
+    assert 0.5 < found["acceptance"] <= 1
+    assert abs(found["virial"] - 1) < 4 * found["virial_stderr"] + 0.01
+    # (nβ)² Var L = ½ Σ (tσ/a)²; a variance from some hundred independent draws
+    capacity = 0.5 * sum((T * s / (T * s + 1)) ** 2 for s in SIGMA)
+    assert found["heat_capacity"] == pytest.approx(capacity, rel=0.25)
+    # E‖δ‖² = Σ 1/a
+    assert found["distance"] == pytest.approx(math.sqrt(sum(1 / (T * s + 1) for s in SIGMA)), rel=0.15)
+    assert np.isfinite(found["trace"]).all()
+    assert found["trace"].mean() == pytest.approx(estimate.value, rel=0.2)
+
+
+def test_gamma_curve(estimate):
+    curve = estimate.diagnostics["gamma_curve"]
+    assert [gamma for gamma, _, _ in curve] == pytest.approx([1 / 3, 1.0, 3.0])
+    for gamma, value, stderr in curve:
+        exact = quadratic_value(SIGMA, T, gamma)
+        assert abs(value - exact) < 4 * stderr
+        assert abs(value - exact) < 0.2 * exact
+    assert curve[1][1] == estimate.value
+
+
+def test_condition_number_of_a_million():
+    sigma = [10.0, 1.0, 0.1, 0.01, 1e-3, 1e-4, 1e-5]
+    found = bs.llc(quadratic(sigma, dtype=f64), nbeta=1e5, gamma=1e-3, seed=1, **CHEAP)
+    right(found, quadratic_value(sigma, 1e5, 1e-3))
+    assert found.verdict == "ok"
+
+
+def test_gradient_lowers_the_value():
+    # w* is not the minimum: −Σ t²g²(tσ/2 + γ)/a², and the verdict says so.
+    offset = [0.1, 0.1, 0.1, 0.1, 1.0]
+    gradient = [s * o for s, o in zip(SIGMA, offset, strict=True)]
+    exact = quadratic_value(SIGMA, T, 1.0, gradient)
+    assert exact < 0.8 * quadratic_value(SIGMA, T, 1.0)
+    found = bs.llc(quadratic(SIGMA, offset=offset), gamma=1.0, seed=1, **CHEAP)
+    right(found, exact)
+    assert found.verdict == "doubtful"
+    assert any("not at a minimum" in warning for warning in found.warnings)
+    term = sum(T**2 * g**2 / (T * s + 1) / 2 for s, g in zip(SIGMA, gradient, strict=True))
+    assert found.diagnostics["gradient_term"] == pytest.approx(term, rel=1e-3)
+
+
+def test_a_negative_value_fails():
+    offset = [0.5, 0.5, 0.0, 0.0, 0.0]
+    exact = quadratic_value(SIGMA, T, 1.0, [0.5, 0.5, 0.0, 0.0, 0.0])
+    assert exact < -3
+    found = bs.llc(quadratic(SIGMA, offset=offset), gamma=1.0, seed=1, draws=200, **CHEAP)
+    assert abs(found.value - exact) < 4 * found.stderr
+    assert found.value == pytest.approx(exact, rel=0.08)
+    assert found.verdict == "failed"
+    assert any("not positive" in warning and "train longer" in warning for warning in found.warnings)
+
+
+def test_hyperbola():
+    # Two valleys cross at w*, where the Hessian is zero: no curvature shows this λ̂.
+    x = torch.ones(500, 1)
+    land = bs.Landscape(Product(), "mse", (x, 0 * x))
+    found = bs.llc(land, seed=1, **CHEAP)
+    right(found, bs.exact.finite.hyperbola(500 / math.log(500), 1.0))
+    assert found.diagnostics["half_soft_rank"] == pytest.approx(0.0, abs=1e-6)
+    assert found.diagnostics["gamma"] == 1.0
+
+
+def test_deep_linear_network_at_the_origin():
+    # K = ‖AB‖²/2 for white inputs: the singular point of a 3-2-3 network that has nothing to learn.
+    x = white(300, 3)
+    net = nn.Sequential(nn.Linear(3, 2, bias=False), nn.Linear(2, 3, bias=False))
+    for layer in net:
+        nn.init.zeros_(layer.weight)
+    found = bs.llc(bs.Landscape(net, "mse", (x, 0 * x)), gamma=1.0, seed=1, **CHEAP)
+    right(found, bs.exact.finite.matrix_product(3, 2, 3, 300 / math.log(300), 1.0))
+    assert found.verdict == "ok"
+
+
+def test_part_of_the_weights():
+    # Two blocks of a regression; restricted to one of them only its own curvatures count.
+    class Blocks(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.left, self.right = nn.Linear(2, 1, bias=False), nn.Linear(3, 1, bias=False)
+
+        def forward(self, inputs):
+            return self.left(inputs[:, :2]) + self.right(inputs[:, 2:])
+
+    x = white(N, 5).float() * torch.tensor([1.0, 0.3, 1.0, 1.0, 1.0])
+    net = Blocks()
+    with torch.no_grad():
+        land = bs.Landscape(net, "mse", (x, net(x)))
+    found = bs.llc(land.restrict("left.*"), gamma=1.0, seed=1, **CHEAP)
+    right(found, quadratic_value([1.0, 0.09], T, 1.0))
+
+
+def test_minibatches_on_noisy_data():
+    # Residuals of size one: minibatch gradients are noise of trace nβ²/m Tr H, which extrapolation has to remove.
+    sigma = [1.0, 0.5, 0.1, 0.02]
+    land = quadratic(sigma, n=5000, noise=1.0)
+    found = bs.llc(land, gamma=1.0, sampler="minibatch", batch_size=128, seed=1, **CHEAP)
+    right(found, quadratic_value(sigma, 5000 / math.log(5000), 1.0))
+    assert found.diagnostics["sampler"] == "minibatch"
+    assert found.diagnostics["batch_size"] == 128
+    assert len(found.diagnostics["step_sizes"]) >= 3
+    assert found.verdict == "ok"
+    json.dumps(found.to_dict())
+
+
+def test_one_sample_with_a_temperature():
+    x = torch.ones(1, 1)
+    net = nn.Linear(1, 1, bias=False)
+    nn.init.ones_(net.weight)
+    land = bs.Landscape(net, "mse", (x, x))
+    found = bs.llc(land, nbeta=10.0, gamma=1.0, seed=1, draws=200, **CHEAP)
+    right(found, quadratic_value([1.0], 10.0, 1.0), relative=0.2)
+    with pytest.raises(bs.InputError, match="at least 3 samples, got n=1 — pass nbeta"):
+        bs.llc(land, **CHEAP)
+
+
+def test_prior_dominated_values_are_doubted():
+    # tσ ≪ γ in every direction: λ̂ ≈ t Tr H/(2γ) is the localiser's doing.
+    found = bs.llc(quadratic([1e-3, 1e-3]), gamma=10.0, seed=1, **CHEAP)
+    assert found.verdict != "ok"
+    assert any("prior-dominated" in warning for warning in found.warnings)
+
+
+def test_nothing_to_measure():
+    # One class: the loss is zero everywhere, and so is λ.
+    land = bs.Landscape(nn.Linear(3, 1), "cross_entropy", (torch.randn(20, 3), torch.zeros(20, dtype=torch.long)))
+    found = bs.llc(land, seed=1, draws=16, chains=2, **CHEAP)
+    assert found.value == 0
+    assert found.verdict != "ok"
+
+
+# ---------------------------------------------------------------------- plain kernels
+
+
+PLAIN = ["sgld", "rmsprop-sgld", "leimkuhler-matthews", "baoab", "sgnht", "mala"]
+
+
+@pytest.mark.parametrize("sampler", PLAIN)
+def test_plain_kernels_report_what_they_did(sampler):
+    # At a minimum without noise, as a network that fits its data is.
+    sigma = [1.0, 0.5]
+    found = bs.llc(quadratic(sigma), gamma=5.0, sampler=sampler, chains=32, draws=600, seed=1, **CHEAP)
+    exact = quadratic_value(sigma, T, 5.0)
+    # Half of the inverse stiffness as step: SGLD's bias is below 1/(1 − 1/8), gradient noise of exact data tiny.
+    assert exact - 5 * found.stderr < found.value < 1.15 * exact + 5 * found.stderr
+    assert found.stderr < 0.1 * exact
+    assert found.diagnostics["sampler"] == sampler
+    assert found.diagnostics["chains"] == 32
+    assert found.diagnostics["draws"] == 600
+    assert found.diagnostics["burn_in"] == 300
+    assert len(found.diagnostics["step_sizes"]) == 1
+    json.dumps(found.to_dict())
+
+
+def test_sgld_with_the_papers_settings_has_the_bias_of_its_formula():
+    # Per mode of curvature a = tσ + γ: variance (1 + εN/4)/(a(1 − εa/4)), N = t²c/m with c = s²σ for residuals of
+    # size s, so λ̂ = ½ Σ tσ · variance. The noise of the displacement itself adds s² → s² + 2L_excess, here 1 %.
+    sigma, noise, batch, gamma = [1.0, 0.6, 0.3], 1.0, 32, 10.0
+    land = quadratic(sigma, n=1000, noise=noise)
+    t = 1000 / math.log(1000)
+    eps = 0.4 / (t + gamma)
+    residual = 2 * float(land.per_sample().mean())
+    biased = 0.0
+    for s in sigma:
+        a, gradient_noise = t * s + gamma, t**2 * residual * s / batch
+        biased += 0.5 * t * s * (1 + eps * gradient_noise / 4) / (a * (1 - eps * a / 4))
+    exact = quadratic_value(sigma, t, gamma)
+    assert biased > 1.3 * exact
+    found = bs.llc(
+        land, gamma=gamma, sampler="sgld", step_size=eps, batch_size=batch, chains=200, draws=800, seed=1, **CHEAP
+    )
+    assert found.stderr < 0.02 * biased
+    assert abs(found.value - biased) < 4 * found.stderr + 0.02 * biased
+    assert found.diagnostics["step_sizes"] == [eps]
+    assert found.diagnostics["batch_size"] == batch
+    assert found.verdict != "ok", "a value 30 % too large must not pass: the virial ratio shows it"
+
+
+@pytest.mark.parametrize("sampler", ["sgld", "leimkuhler-matthews", "sgnht", "baoab"])
+def test_diverged_chains_never_pass(sampler):
+    found = bs.llc(quadratic(SIGMA), gamma=1.0, sampler=sampler, step_size=1e3, draws=64, seed=1, **CHEAP)
+    assert found.verdict == "failed"
+    assert math.isnan(found.value)
+    assert any(re.search(r"diverged: 4 of 4 chains.*smaller step_size", warning) for warning in found.warnings)
+    assert found.diagnostics["diverged"] == 4
+    json.dumps(found.to_dict())
+
+
+@pytest.mark.parametrize("sampler", ["mala", "hmc"])
+def test_steps_that_are_never_accepted_never_pass(sampler):
+    found = bs.llc(quadratic(SIGMA), gamma=1.0, sampler=sampler, step_size=1e3, draws=64, seed=1, **CHEAP)
+    assert found.verdict != "ok"
+
+
+def test_a_step_at_the_edge_of_stability_is_seen():
+    # εa = 3.8 of 4: the stiff variance is twenty times too large.
+    found = bs.llc(quadratic([1.0, 1.0]), gamma=1.0, sampler="sgld", step_size=3.8 / (T + 1), seed=1, **CHEAP)
+    assert found.verdict != "ok"
+
+
+def test_too_few_draws_never_pass():
+    # Three draws left after burn-in say nothing: no standard error, or an honest one, but not `ok`.
+    land = quadratic(SIGMA)
+    for seed in range(12):
+        found = bs.llc(land, gamma=1.0, sampler="sgld", draws=16, burn_in=0.8, seed=seed, **CHEAP)
+        assert found.verdict != "ok" or math.isfinite(found.stderr)
+
+
+@pytest.mark.parametrize("burn_in", [0.95, 0.99])
+def test_burn_in_that_leaves_nothing(burn_in):
+    with pytest.raises(bs.InputError, match="burn_in"):
+        bs.llc(quadratic(SIGMA), gamma=1.0, sampler="sgld", draws=16, burn_in=burn_in, seed=1, **CHEAP)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"sampler": "minibatch", "draws": 32},
+        {"sampler": "minibatch", "step_size": 0.01},
+        {"sampler": "hmc", "draws": 16, "batch_size": 10},
+        {"sampler": "hmc", "draws": 16, "burn_in": 0.1},
+    ],
+    ids=lambda settings: "-".join(map(str, settings.values())),
+)
+def test_settings_are_followed_or_refused(settings):
+    land = quadratic([1.0, 0.5])
+    try:
+        found = bs.llc(land, gamma=5.0, seed=1, **(CHEAP | {"rtol": 0.3} | settings)).diagnostics
+    except bs.InputError as error:
+        assert any(name in str(error) for name in settings)  # noqa: PT017
+        return
+    if "step_size" in settings:
+        assert settings["step_size"] in found["step_sizes"]
+    if settings["sampler"] == "minibatch" and "draws" in settings:
+        assert found["draws"] == settings["draws"]
+    if "batch_size" in settings:
+        assert found["batch_size"] == settings["batch_size"]
+    if "burn_in" in settings:
+        assert found["burn_in"] == int(settings["burn_in"] * settings["draws"])
+
+
+# ---------------------------------------------------------------------- the run itself
+
+
+QUICK = {"draws": 16, "chains": 4, "budget": 1.0, "progress": False}
+
+
+def test_same_seed_same_bits():
+    land = classifier(n=50)
+    first, again, other = (bs.llc(land, sampler="hmc", seed=seed, **QUICK) for seed in (5, 5, 6))
+    assert first.value == again.value
+    assert first.stderr == again.stderr
+    assert json.dumps(first.to_dict()) == json.dumps(again.to_dict())
+    assert other.value != first.value
+
+
+def test_same_seed_same_bits_on_minibatches():
+    land = quadratic([1.0, 0.5], n=400, noise=1.0)
+    options = {"gamma": 5.0, "sampler": "minibatch", "batch_size": 32, "rtol": 0.2, "budget": 2.0, "progress": False}
+    first, again = (bs.llc(land, seed=5, **options) for _ in range(2))
+    assert json.dumps(first.to_dict()) == json.dumps(again.to_dict())
+    sgld = {**QUICK, "sampler": "sgld", "batch_size": 8}
+    one, two, three = (bs.llc(land, seed=seed, **sgld) for seed in (5, 5, 6))
+    assert one.value == two.value != three.value
+
+
+def test_the_global_random_state_has_no_say():
+    land = quadratic([1.0, 0.5], n=400, noise=1.0)
+    torch.manual_seed(0)
+    first = bs.llc(land, sampler="sgld", **QUICK)
+    torch.manual_seed(1)
+    before = torch.get_rng_state()
+    assert bs.llc(land, sampler="sgld", **QUICK).value == first.value
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_a_model_that_vmap_cannot_batch_gives_the_same_value():
+    class Stubborn(nn.Sequential):
+        def forward(self, inputs):
+            hidden = super().forward(inputs)
+            return hidden * (2 if hidden.sum().item() > 1e9 else 1)
+
+    land = classifier(n=30)
+    net = Stubborn(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 3)).double()
+    with torch.no_grad():
+        for name, parameter in net.named_parameters():
+            parameter.copy_(land.parameters[name])
+    stubborn = bs.Landscape(net, "cross_entropy", (land.samples.inputs, land.samples.target))
+    options = {**QUICK, "sampler": "mala", "seed": 2, "step_size": 1e-3}
+    one, other = bs.llc(land, **options), bs.llc(stubborn, **options)
+    assert one.diagnostics["batched"]
+    assert not other.diagnostics["batched"]
+    assert other.value == pytest.approx(one.value, rel=1e-6)
+
+
+def test_a_model_that_checks_its_inputs_runs_on_minibatches():
+    class Careful(nn.Linear):
+        def forward(self, inputs):
+            if not torch.isfinite(inputs).all():
+                raise ValueError("inputs must be finite")
+            return super().forward(inputs)
+
+    x = white(100, 2).float()
+    net = Careful(2, 1, bias=False)
+    with torch.no_grad():
+        land = bs.Landscape(net, "mse", (x, net(x)))
+    assert math.isfinite(bs.llc(land, gamma=1.0, sampler="sgld", seed=1, **QUICK).value)
+
+
+@contextmanager
+def interrupting(*_):
+    """A progress report that is interrupted after a hundred draws."""
+
+    def report(fraction, text):
+        count = re.match(r"(\d+) (draws|steps)", text)
+        if count and int(count[1]) >= 100:
+            raise KeyboardInterrupt
+
+    yield report
+
+
+@pytest.mark.parametrize("sampler", ["hmc", "minibatch", "sgld", "mala"])
+def test_an_interrupted_run_returns_what_it_has(sampler, monkeypatch):
+    module = importlib.import_module("basinscope.measures.llc")
+    monkeypatch.setattr(module, "tracked", interrupting)
+    options = {**CHEAP, "rtol": 1e-4, "draws": 2000 if sampler in ("sgld", "mala") else None}
+    found = bs.llc(quadratic([1.0, 0.5]), gamma=5.0, sampler=sampler, batch_size=None, seed=1, **options)
+    assert 100 <= found.diagnostics["draws"] < 1000
+    assert found.diagnostics["interrupted"]
+    assert found.verdict == "doubtful"
+    assert any(warning.startswith("partial") for warning in found.warnings)
+    exact = quadratic_value([1.0, 0.5], T, 5.0)
+    assert abs(found.value - exact) < 5 * found.stderr + 0.15 * exact
+    json.dumps(found.to_dict())
+
+
+def test_an_interruption_before_anything_was_sampled(monkeypatch):
+    @contextmanager
+    def at_once(*_):
+        def report(fraction, text):
+            raise KeyboardInterrupt
+
+        yield report
+
+    monkeypatch.setattr(importlib.import_module("basinscope.measures.llc"), "tracked", at_once)
+    with pytest.raises(KeyboardInterrupt):
+        bs.llc(quadratic([1.0]), sampler="hmc", **CHEAP)
+
+
+def test_it_is_json(estimate):
+    found = json.loads(json.dumps(estimate.to_dict(), allow_nan=False))
+    assert found["value"] == estimate.value
+    assert found["diagnostics"]["nbeta"] == pytest.approx(T)
+    assert len(found["diagnostics"]["trace"]) == found["diagnostics"]["chains"]
+
+
+# ---------------------------------------------------------------------- bad settings
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"gamma": 0}, "gamma must be a positive finite number, got 0"),
+        ({"gamma": -1.0}, "gamma must be a positive finite number, got -1.0"),
+        ({"gamma": math.inf}, "gamma must be a positive finite number, got inf"),
+        ({"gamma": "wide"}, "gamma must be a positive finite number, got"),
+        ({"nbeta": 0.0}, "nbeta must be a positive finite number, got 0.0"),
+        ({"nbeta": math.nan}, "nbeta must be a positive finite number, got nan"),
+        ({"nbeta": "cold"}, "nbeta must be a positive finite number, got"),
+        ({"step_size": 0.0}, "step_size must be a positive finite number, got 0.0"),
+        ({"step_size": -1e-4}, "step_size must be a positive finite number, got -0.0001"),
+        ({"step_size": "small"}, "step_size must be a positive finite number, got"),
+        ({"rtol": 0}, "rtol must be a positive finite number, got 0"),
+        ({"budget": math.inf}, "budget must be a positive finite number, got inf"),
+        ({"chains": 1}, "chains must be a whole number of at least 2, got 1"),
+        ({"chains": 2.5}, "chains must be a whole number of at least 2, got 2.5"),
+        ({"chains": math.nan}, "chains must be a whole number of at least 2, got nan"),
+        ({"chains": "4"}, "chains must be a whole number of at least 2, got 4"),
+        ({"draws": 3}, "draws must be a whole number of at least 16, got 3"),
+        ({"draws": math.inf}, "draws must be a whole number of at least 16, got inf"),
+        ({"batch_size": 0}, "batch_size must be a whole number of at least 1, got 0"),
+        ({"burn_in": 1.0}, r"burn_in is the fraction of draws to drop, in \[0, 1\): got 1.0"),
+        ({"burn_in": -0.1}, r"burn_in is the fraction of draws to drop, in \[0, 1\): got -0.1"),
+        ({"burn_in": "half"}, r"burn_in is the fraction of draws to drop, in \[0, 1\): got"),
+        ({"sampler": "nuts"}, "unknown sampler 'nuts': expected one of auto, hmc, minibatch, sgld"),
+        ({"sampler": None}, "unknown sampler None: expected one of auto, hmc, minibatch, sgld"),
+        ({"seed": 1.5}, "seed must be a whole number, got 1.5"),
+        ({"seed": "a"}, "seed must be a whole number, got"),
+    ],
+    ids=lambda value: str(value) if isinstance(value, dict) else "",
+)
+def test_bad_settings(settings, message):
+    with pytest.raises(bs.InputError, match=message):
+        bs.llc(quadratic([1.0]), **(QUICK | settings))
+
+
+@pytest.mark.parametrize("wrong", [nn.Linear(2, 1), None, (1, 2)], ids=["module", "nothing", "tuple"])
+def test_it_takes_a_landscape(wrong):
+    with pytest.raises(bs.InputError, match=r"Landscape.*got"):
+        bs.llc(wrong)

@@ -1,0 +1,125 @@
+import math
+
+import pytest
+import torch
+from basins import classifier, quadratic
+from torch import nn
+from torch.func import grad, jacrev
+
+import basinscope as bs
+from basinscope.sampling.calibration import Resolution, geometry, resolution
+from basinscope.sampling.chains import ChainLosses
+
+f64 = torch.float64
+
+
+def mean_loss(land):
+    return lambda w: land.losses(land.unflatten(w), land.samples).mean()
+
+
+def dense_hessian(land, move=0.0):
+    return jacrev(grad(mean_loss(land)))(land.flatten(land.parameters) + move)
+
+
+def measured(land, displacements=None):
+    losses = ChainLosses(land)
+    if displacements is None:
+        displacements = torch.zeros(1, land.dimension, dtype=land.dtype)
+    return geometry(land, losses, displacements)
+
+
+def test_default_resolution():
+    land = classifier(n=500)
+    at = resolution(land)
+    weights = land.flatten(land.parameters)
+    assert at.nbeta == pytest.approx(500 / math.log(500))
+    assert at.gamma == pytest.approx(31 / float(weights @ weights))
+    # The typical displacement √(d/γ) is the size of the weights.
+    assert math.sqrt(31 / at.gamma) == pytest.approx(float(weights.norm()))
+    assert resolution(land, nbeta=3, gamma=2) == Resolution(3.0, 2.0)
+
+
+def test_default_gamma_without_a_scale():
+    net = nn.Linear(2, 1)
+    for parameter in net.parameters():
+        nn.init.zeros_(parameter)
+    assert resolution(bs.Landscape(net, "mse", (torch.ones(9, 2), torch.ones(9, 1)))).gamma == 1.0
+
+
+@pytest.mark.parametrize("name", ["nbeta", "gamma"])
+@pytest.mark.parametrize("value", [0, -1.0, math.nan, math.inf])
+def test_resolution_must_be_positive(name, value):
+    with pytest.raises(bs.InputError, match=f"{name} must be a positive finite number, got {value}"):
+        resolution(classifier(), **{name: value})
+
+
+def test_few_samples_need_a_temperature():
+    land = classifier(n=2)
+    with pytest.raises(bs.InputError, match="n/log n needs at least 3 samples, got n=2 — pass nbeta"):
+        resolution(land)
+    assert resolution(land, nbeta=1.0).nbeta == 1.0
+
+
+def test_geometry_of_a_quadratic():
+    found = measured(quadratic([4.0, 1.0, 1e-3], dtype=f64))
+    assert found.complete
+    assert found.values.tolist() == pytest.approx([4.0, 1.0, 1e-3], rel=1e-9)
+    torch.testing.assert_close(found.vectors.abs(), torch.eye(3, dtype=f64), rtol=0, atol=1e-6)
+    assert found.gradient.abs().max() < 1e-12
+
+
+def test_geometry_against_the_dense_hessian():
+    land = classifier()
+    found, exact = measured(land), dense_hessian(land)
+    assert found.complete
+    rebuilt = found.vectors @ torch.diag(found.values) @ found.vectors.T
+    torch.testing.assert_close(rebuilt, exact, rtol=1e-8, atol=1e-10)
+    assert (found.values.diff() <= 0).all()
+    slope = grad(mean_loss(land))(land.flatten(land.parameters))
+    torch.testing.assert_close(found.gradient, slope, rtol=1e-8, atol=1e-12)
+
+
+def test_geometry_averages_over_points():
+    land = classifier()
+    moves = torch.randn(3, land.dimension, generator=torch.Generator().manual_seed(0), dtype=f64)
+    found = measured(land, moves)
+    exact = torch.stack([dense_hessian(land, move) for move in moves]).mean(0)
+    rebuilt = found.vectors @ torch.diag(found.values) @ found.vectors.T
+    torch.testing.assert_close(rebuilt, exact, rtol=1e-8, atol=1e-10)
+    # The gradient is that of w*, wherever the curvature was taken.
+    slope = grad(mean_loss(land))(land.flatten(land.parameters))
+    torch.testing.assert_close(found.gradient, slope, rtol=1e-8, atol=1e-12)
+
+
+def test_leading_eigenpairs_of_a_larger_network():
+    land = classifier(n=60, inputs=20, hidden=15, classes=5)
+    assert land.dimension == 395
+    found, exact = measured(land), torch.linalg.eigvalsh(dense_hessian(land)).flip(0)
+    assert not found.complete
+    assert 8 <= len(found.values) <= 64
+    # Lanczos is asked for 5 %; the leading ones come out much better.
+    assert found.values[:5].tolist() == pytest.approx(exact[:5].tolist(), rel=0.01)
+    assert found.values.tolist() == pytest.approx(exact[: len(found.values)].tolist(), abs=0.05 * float(exact[0]))
+    gram = found.vectors.T @ found.vectors
+    torch.testing.assert_close(gram, torch.eye(len(gram), dtype=f64), rtol=0, atol=1e-6)
+
+
+def test_gradient_term_and_soft_rank_by_definition():
+    offset = [0.1, -0.2, 0.5]
+    sigma, at = torch.tensor([4.0, 1.0, 0.01], dtype=f64), Resolution(20.0, 0.7)
+    found = measured(quadratic(sigma.tolist(), offset=offset, dtype=f64))
+    stiffness = at.nbeta * sigma + at.gamma
+    slope = sigma * torch.tensor(offset, dtype=f64)
+    assert found.gradient.tolist() == pytest.approx(slope.tolist(), rel=1e-9)
+    assert found.gradient_term(at) == pytest.approx(0.5 * at.nbeta**2 * float((slope**2 / stiffness).sum()), rel=1e-6)
+    assert found.half_soft_rank(at) == pytest.approx(0.5 * at.nbeta * float((sigma / stiffness).sum()), rel=1e-6)
+
+
+def test_whitening_makes_the_posterior_round():
+    land = classifier()
+    at = Resolution(50.0, 0.4)
+    found = measured(land)
+    values = found.values.clamp(min=0)
+    precision = found.vectors @ torch.diag(at.nbeta * values + at.gamma) @ found.vectors.T
+    matrix = found.whitening(at)(torch.eye(land.dimension, dtype=f64))
+    torch.testing.assert_close(matrix @ precision @ matrix.T, torch.eye(land.dimension, dtype=f64), rtol=0, atol=1e-8)

@@ -1,0 +1,133 @@
+import pytest
+import torch
+from basins import classifier
+from torch.func import grad
+
+from basinscope.sampling.chains import ChainLosses
+from basinscope.sampling.target import Target, Whitening
+
+f64 = torch.float64
+NBETA, GAMMA = 7.0, 0.3
+
+
+def rotation(d, seed=0):
+    return torch.linalg.qr(torch.randn(d, d, generator=torch.Generator().manual_seed(seed), dtype=f64))[0]
+
+
+def dense(whitening, d):
+    """The matrix of a whitening, column by column."""
+    return whitening(torch.eye(d, dtype=f64)).T
+
+
+def test_whitening_is_the_inverse_square_root_of_the_posterior_precision():
+    vectors, values = rotation(6), torch.tensor([100.0, 10.0, 1.0, 0.1, 0.0, 0.0], dtype=f64)
+    precision = NBETA * vectors @ torch.diag(values) @ vectors.T + GAMMA * torch.eye(6, dtype=f64)
+    matrix = dense(Whitening.from_eigenpairs(values, vectors, NBETA, GAMMA), 6)
+    torch.testing.assert_close(matrix @ precision @ matrix.T, torch.eye(6, dtype=f64), rtol=0, atol=1e-12)
+    torch.testing.assert_close(matrix, matrix.T)
+
+
+def test_negative_curvature_counts_as_flat():
+    vectors = rotation(3)
+    found = Whitening.from_eigenpairs(torch.tensor([2.0, 0.0, -5.0], dtype=f64), vectors, NBETA, GAMMA)
+    flat = Whitening.from_eigenpairs(torch.tensor([2.0, 0.0, 0.0], dtype=f64), vectors, NBETA, GAMMA)
+    torch.testing.assert_close(dense(found, 3), dense(flat, 3))
+
+
+def test_beyond_the_known_directions_the_last_known_stiffness_holds():
+    vectors = rotation(6)[:, :2]
+    whitening = Whitening.from_eigenpairs(torch.tensor([100.0, 10.0], dtype=f64), vectors, NBETA, GAMMA)
+    known = vectors @ vectors.T
+    rest = (torch.eye(6, dtype=f64) - known) * (10 * NBETA + GAMMA) ** -0.5
+    scales = torch.tensor([(100 * NBETA + GAMMA) ** -0.5, (10 * NBETA + GAMMA) ** -0.5], dtype=f64)
+    torch.testing.assert_close(dense(whitening, 6), rest + vectors @ torch.diag(scales) @ vectors.T)
+
+
+@pytest.mark.parametrize("known", [0, 2, 6])
+def test_whitening_and_its_inverse(known):
+    vectors = rotation(6)[:, :known]
+    scales = torch.tensor([0.1, 0.5, 1.0, 2.0, 3.0, 4.0], dtype=f64)[:known]
+    whitening = Whitening(vectors, scales, 0.7)
+    rows = torch.randn(4, 6, generator=torch.Generator().manual_seed(1), dtype=f64)
+    torch.testing.assert_close(whitening.inverse()(whitening(rows)), rows, rtol=1e-10, atol=1e-12)
+    torch.testing.assert_close(whitening(whitening.inverse()(rows)), rows, rtol=1e-10, atol=1e-12)
+    torch.testing.assert_close(rows @ dense(whitening, 6).T, whitening(rows), rtol=1e-10, atol=1e-12)
+
+
+def test_identity():
+    rows = torch.randn(4, 6, dtype=f64)
+    assert torch.equal(Whitening.identity(rows[0])(rows), rows)
+    assert torch.equal(Whitening.identity(rows[0], 3.0)(rows), 3 * rows)
+
+
+@pytest.fixture(scope="module")
+def target():
+    land = classifier()
+    vectors = rotation(land.dimension)[:, :5]
+    values = torch.tensor([9.0, 4.0, 1.0, 0.5, 0.2], dtype=f64)
+    return Target(ChainLosses(land), NBETA, GAMMA, Whitening.from_eigenpairs(values, vectors, NBETA, GAMMA))
+
+
+@pytest.fixture(scope="module")
+def position(target):
+    return torch.randn(3, target.losses.dimension, generator=torch.Generator().manual_seed(2), dtype=f64)
+
+
+def potential(target, chosen=None):
+    """U(z) written out: nβ (L(w* + Sz) − L(w*)) + (γ/2)‖Sz‖²."""
+    land = target.losses.land if chosen is None else target.losses.land.subset(chosen)
+    matrix = dense(target.whitening, target.losses.dimension)
+
+    def energy(z):
+        delta = matrix @ z
+        losses = land.losses(land.unflatten(target.losses.origin + delta), land.samples)
+        excess = losses.mean() - land.losses(land.parameters, land.samples).mean()
+        return target.nbeta * excess + target.gamma / 2 * delta.square().sum()
+
+    return energy
+
+
+def test_energy_and_gradient_against_autograd(target, position):
+    energy = potential(target)
+    here = target.full(position)
+    expected = torch.stack([energy(z) for z in position])
+    torch.testing.assert_close(target.energy(here), expected, rtol=1e-9, atol=1e-11)
+    slopes = torch.stack([grad(energy)(z) for z in position])
+    torch.testing.assert_close(here.gradient, slopes, rtol=1e-9, atol=1e-11)
+    torch.testing.assert_close(target.force(position), slopes, rtol=1e-9, atol=1e-11)
+    torch.testing.assert_close(here.distance, target.whitening(position).square().sum(1))
+    torch.testing.assert_close(here.excess, target.losses.excess(target.whitening(position)), rtol=1e-9, atol=1e-11)
+
+
+def test_minibatch_gradient_against_autograd(target, position):
+    chosen = torch.randint(40, (3, 6), generator=torch.Generator().manual_seed(3))
+    here = target.minibatch(position, chosen)
+    energies = [potential(target, own) for own in chosen]
+    slopes = torch.stack([grad(energy)(z) for energy, z in zip(energies, position, strict=True)])
+    torch.testing.assert_close(here.gradient, slopes, rtol=1e-9, atol=1e-11)
+    expected = torch.stack([energy(z) for energy, z in zip(energies, position, strict=True)])
+    torch.testing.assert_close(target.energy(here), expected, rtol=1e-9, atol=1e-11)
+
+
+def test_control_variates_take_out_the_noise_at_the_origin(target, position):
+    chosen = torch.randint(40, (3, 6), generator=torch.Generator().manual_seed(3))
+    mean = target.losses.gradient(torch.zeros(1, target.losses.dimension, dtype=f64))[0]
+    zero = torch.zeros_like(position)
+    torch.testing.assert_close(
+        target.controlled(zero, chosen, mean).gradient, target.full(zero).gradient, rtol=1e-9, atol=1e-11
+    )
+    # Elsewhere: the minibatch's own gradient, less its error at w*.
+    found = target.controlled(position, chosen, mean)
+    plain = target.minibatch(position, chosen)
+    shift = target.minibatch(zero, chosen).gradient - target.full(zero).gradient
+    torch.testing.assert_close(found.gradient, plain.gradient - shift, rtol=1e-9, atol=1e-11)
+    assert torch.equal(found.excess, plain.excess)
+    # And unbiased: over all single-sample minibatches it averages to the full gradient.
+    every = torch.arange(40)[:, None]
+    repeated = position[:1].expand(40, -1)
+    torch.testing.assert_close(
+        target.controlled(repeated, every, mean).gradient.mean(0),
+        target.full(position[:1]).gradient[0],
+        rtol=1e-9,
+        atol=1e-11,
+    )

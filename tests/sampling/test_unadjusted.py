@@ -1,0 +1,88 @@
+import math
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from basins import quadratic
+
+from basinscope.sampling.chains import ChainLosses
+from basinscope.sampling.target import Target, Whitening
+from basinscope.sampling.unadjusted import extrapolated, minibatches, noise_trace
+
+SIZES = (0.4, 0.2, 0.1)
+
+
+def line(values, errors=(0.1, 0.1, 0.1), sizes=SIZES):
+    """`extrapolated` of runs whose statistics are given."""
+    runs = [SimpleNamespace(step_size=size, found=found) for size, found in zip(sizes, zip(values, errors, strict=True), strict=True)]
+    return extrapolated(runs, lambda run: run.found)
+
+
+@pytest.mark.parametrize("errors", [(0.1, 0.1, 0.1), (0.01, 0.2, 0.5), (0.0, 0.0, 0.0)])
+def test_straight_lines_are_extrapolated_exactly(errors):
+    value, _, slope = line([3 + 5 * size for size in SIZES], errors)
+    assert value == pytest.approx(3.0, abs=1e-6)
+    assert slope == pytest.approx(5 * 0.1 / 3, abs=1e-6)
+
+
+def test_standard_error_of_a_straight_line_is_that_of_least_squares():
+    errors = np.array([0.1, 0.2, 0.3])
+    _, stderr, _ = line([3 + 5 * size for size in SIZES], errors)
+    design = np.stack([np.ones(3), SIZES], 1)
+    covariance = np.linalg.inv(design.T @ np.diag(errors**-2.0) @ design)
+    assert stderr == pytest.approx(math.sqrt(covariance[0, 0]))
+
+
+def test_intercepts_scatter_by_their_standard_error():
+    rng = np.random.default_rng(0)
+    errors = np.array([0.1, 0.12, 0.15])
+    found = [line(3 + 5 * np.array(SIZES) + errors * rng.normal(size=3), errors) for _ in range(2000)]
+    z = np.array([(value - 3) / stderr for value, stderr, _ in found])
+    # Unit variance, or a little less: a bend seen by chance widens the error. 4 standard errors of a variance.
+    assert 0.75 < z.var() < 1 + 4 * math.sqrt(2 / 2000)
+    assert abs(z.mean()) < 4 / math.sqrt(2000)
+
+
+def test_a_bend_shows_in_the_standard_error():
+    straight = line([3 + 5 * size for size in SIZES])
+    bends = [line([3 + 5 * size + bend * size**2 for size in SIZES]) for bend in (10, 30, 100)]
+    assert straight[1] < bends[0][1] < bends[1][1] < bends[2][1]
+    for value, stderr, _ in bends:
+        assert abs(value - 3) < 4 * stderr
+    # When Monte Carlo error hides nothing, the bend is the error.
+    value, stderr, _ = line([3 + 5 * size + 30 * size**2 for size in SIZES], (1e-6,) * 3)
+    assert abs(value - 3) < 4 * stderr
+
+
+def test_noise_trace_of_a_regression():
+    # Minibatch gradients of a regression with residuals e, at w*: covariance nβ²/m · (1/n) Σ e² x xᵀ, exactly.
+    land = quadratic([2.0, 0.5], n=400, noise=1.5, dtype=torch.float64)
+    losses = ChainLosses(land)
+    target = Target(losses, 10.0, 1.0, Whitening.identity(losses.origin, 0.3))
+    generator = torch.Generator().manual_seed(0)
+    zero = torch.zeros(500, 2, dtype=torch.float64)
+    x, y = land.samples.inputs, land.samples.target
+    residual = x @ land.parameters["weight"].T - y
+    exact = 0.09 * 100 / 16 * float((residual * x).square().sum(1).mean())
+    plain = noise_trace(minibatches(target, 16, generator, None), zero, repeats=20)
+    # 20 × 500 pairs of a sum of two nearly Gaussian squares: relative standard error about √(2/10⁴)
+    assert plain == pytest.approx(exact, rel=4 * math.sqrt(2 / 1e4))
+    mean = losses.gradient(zero[:1])[0]
+    assert noise_trace(minibatches(target, 16, generator, mean), zero) < 1e-20 * exact
+
+
+def test_minibatches_are_fresh_and_repeat_with_the_seed():
+    land = quadratic([1.0, 1.0], n=50, noise=1.0)
+    losses = ChainLosses(land)
+    target = Target(losses, 1.0, 1.0, Whitening.identity(losses.origin))
+    zero = torch.zeros(4, 2)
+
+    def gradients():
+        evaluate = minibatches(target, 5, torch.Generator().manual_seed(0), None)
+        return evaluate(zero).gradient, evaluate(zero).gradient
+
+    first, second = gradients()
+    assert not torch.equal(first, second)
+    assert len({tuple(row) for row in first.tolist()}) == 4, "every chain has samples of its own"
+    assert torch.equal(gradients()[1], second)
