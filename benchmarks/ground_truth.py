@@ -19,6 +19,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 from rich.console import Console
@@ -35,7 +36,7 @@ import basinscope as bs
 
 RESULTS = Path(__file__).parent / "results"
 REFERENCES = RESULTS / "ground_truth_references.json"
-MINIBATCH_OPTIONS = {"sampler": "minibatch", "batch_size": 256}
+MINIBATCH_OPTIONS: dict[str, Any] = {"sampler": "minibatch", "batch_size": 256}
 
 Estimator = Callable[[bs.Landscape, int], bs.Estimate]
 
@@ -45,6 +46,8 @@ def main(arguments: Sequence[str] | None = None, estimator: Estimator | None = N
     options = _parser().parse_args(arguments)
     cases = select(MINIBATCH if options.minibatch else FULL_BATCH, options.only)
     console = Console()
+    if not console.is_terminal:
+        console = Console(width=220)  # a file or a pipe gets whole lines
     if not cases:
         console.print(f"no case contains {options.only!r}; --list shows the names", markup=False)
         return 2
@@ -58,28 +61,36 @@ def main(arguments: Sequence[str] | None = None, estimator: Estimator | None = N
             return prepare(cases, book, progress)
         chosen = estimator or (_minibatch if options.minibatch else _default)
         seeds = range(options.seed, options.seed + options.seeds)
-        scores = run(cases, seeds, chosen, book, progress)
+        title = "Ground truth, minibatch only" if options.minibatch else "Ground truth"
+
+        def save(scores: Sequence[Score]) -> None:
+            if options.out is not None:
+                options.out.parent.mkdir(parents=True, exist_ok=True)
+                met = goals(scores, minibatch=options.minibatch)
+                options.out.write_text(markdown(title, scores, met, provenance(seeds, scores)))
+                write_csv(options.out.with_suffix(".csv"), scores)
+
+        scores = run(cases, seeds, chosen, book, progress, save)
     if not scores:
         return 1
     met = goals(scores, minibatch=options.minibatch)
-    # A terminal wraps the table to its width; a file or a pipe gets it whole.
-    wide = console if console.is_terminal else Console(width=200)
-    wide.print(terminal(scores))
-    wide.print()
-    wide.print(terminal_goals(met))
+    console.print(terminal(scores))
+    console.print()
+    console.print(terminal_goals(met))
     if options.out is not None:
-        options.out.parent.mkdir(parents=True, exist_ok=True)
-        title = "Ground truth, minibatch only" if options.minibatch else "Ground truth"
-        options.out.write_text(markdown(title, scores, met, provenance(options, len(cases))))
-        write_csv(options.out.with_suffix(".csv"), scores)
         console.print(f"\nwrote {options.out} and {options.out.with_suffix('.csv').name}", markup=False)
     return 0 if all(goal.met for goal in met) else 1
 
 
 def run(
-    cases: Sequence[Case], seeds: Sequence[int], estimator: Estimator, book: ReferenceBook, progress: Progress
+    cases: Sequence[Case],
+    seeds: Sequence[int],
+    estimator: Estimator,
+    book: ReferenceBook,
+    progress: Progress,
+    save: Callable[[Sequence[Score]], None],
 ) -> list[Score]:
-    """One score per case and seed."""
+    """One score per case and seed, saved as they come: a run cut short leaves what it has."""
     task = progress.add_task("", total=len(cases) * len(seeds))
     scores = []
     for case in cases:
@@ -93,6 +104,7 @@ def run(
                 progress.console.print(f"[red]no reference[/] for {escape(case.name)}: {escape(str(problem))}")
             else:
                 scores.append(score)
+                save(scores)
                 progress.console.print(_line(score), highlight=False)
             progress.advance(task)
     return scores
@@ -149,12 +161,12 @@ def prepare(cases: Sequence[Case], book: ReferenceBook, progress: Progress) -> i
     return 1 if failed else 0
 
 
-def provenance(options: argparse.Namespace, cases: int) -> list[str]:
+def provenance(seeds: Sequence[int], scores: Sequence[Score]) -> list[str]:
     """What the numbers depend on."""
     return [
         f"basinscope {bs.__version__}, torch {torch.__version__}, Python {platform.python_version()}",
         f"{torch.get_num_threads()} threads on {platform.machine()}",
-        f"{cases} landscapes, seeds {options.seed} to {options.seed + options.seeds - 1}",
+        f"{len({score.case for score in scores})} landscapes, seeds {seeds[0]} to {seeds[-1]}",
     ]
 
 

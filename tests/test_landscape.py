@@ -5,13 +5,13 @@ import re
 import numpy as np
 import pytest
 import torch
-from basins import classifier
 from torch import nn
 from torch.func import functional_call, grad, jacrev
 from torch.nn import functional
 from torch.utils.data import DataLoader, TensorDataset
 
 import basinscope as bs
+from basins import classifier
 from basinscope.landscape import math_attention, watanabe_nbeta
 
 f64 = torch.float64
@@ -160,7 +160,9 @@ def test_a_sequence_is_one_sample(classes_last):
 
 def test_as_many_positions_as_classes():
     tokens = torch.randint(7, (6, 7))
-    with pytest.raises(bs.InputError, match=r"cannot tell classes from positions.*\(6, 7, 7\).*\(6, 7\).*callable loss"):
+    with pytest.raises(
+        bs.InputError, match=r"cannot tell classes from positions.*\(6, 7, 7\).*\(6, 7\).*callable loss"
+    ):
         bs.Landscape(Tokens(), "cross_entropy", (tokens, tokens))
 
     def named_axis(output, target):
@@ -275,7 +277,7 @@ def test_at_checks_names_shapes_and_values():
         land.at({name: tensor for name, tensor in land.parameters.items() if name != "2.bias"})
     with pytest.raises(bs.InputError, match=r"0.bias must have shape \(4,\), got \(1, 4\)"):
         land.at({**land.parameters, "0.bias": torch.zeros(1, 4)})
-    with pytest.raises(bs.InputError, match="'0.bias' contains NaN"):
+    with pytest.raises(bs.InputError, match=r"'0\.bias' contains NaN"):
         land.at({**land.parameters, "0.bias": torch.full((4,), math.nan)})
 
 
@@ -550,7 +552,11 @@ BAD = {
     "infinite weights": (lambda: (broken_weights(math.inf), "cross_entropy", (x, y)), "'weight' contains NaN or infi"),
     "infinite buffer": (lambda: (broken_buffer(), "cross_entropy", (x, y)), "'0.running_var' contains NaN or infinite"),
     "NaN loss": (
-        lambda: (linear, lambda output, target: (output[:, 0] - output[:, 0].detach() + x[0, 0] * 0 - 1).sqrt(), (x, y)),
+        lambda: (
+            linear,
+            lambda output, target: (output[:, 0] - output[:, 0].detach() + x[0, 0] * 0 - 1).sqrt(),
+            (x, y),
+        ),
         r"loss is NaN or infinite on 10 of 10 samples at w\* — check the checkpoint, the targets and the loss",
     ),
     "infinite loss on one sample": (

@@ -112,7 +112,7 @@ def test_sigma_of_a_wrong_type():
 
 
 def test_sigma_belongs_to_the_gaussian():
-    with pytest.raises(bs.InputError, match="sigma=2.0 belongs to loss='gaussian', got loss='mse' — drop sigma"):
+    with pytest.raises(bs.InputError, match=r"sigma=2\.0 belongs to loss='gaussian', got loss='mse' — drop sigma"):
         named_loss("mse", 2.0)
 
 

@@ -56,7 +56,9 @@ def markdown(title: str, scores: Sequence[Score], goals: Sequence[Goal], provena
     """The report as one Markdown page."""
     lines = [f"# {title}", "", *(f"- {item}" for item in provenance), ""]
     lines += ["| target | measured | |", "|---|---|---|"]
-    lines += [f"| {goal.text} | {goal.measured} | {'met' if goal.met else '**missed**'} |" for goal in goals]
+    for goal in goals:
+        text = goal.text.replace("|", "\\|")
+        lines.append(f"| {text} | {goal.measured} | {'met' if goal.met else '**missed**'} |")
     lines += [
         "",
         "λ is the learning coefficient at w*, λ_t the exact posterior mean at the resolution (nβ, γ) the estimator "

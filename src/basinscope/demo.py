@@ -6,7 +6,8 @@ import json
 import math
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -63,6 +64,22 @@ class Demo:
 
 def run(*, hidden: int = 8, samples: int | None = None, budget: float = 20.0, seed: int = 0) -> Demo:
     """Train, then measure λ̂ and WBIC from one run of the chains, and half the soft rank beside them."""
+    with _one_thread():
+        return _run(hidden, samples, budget, seed)
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """Matrices this small gain nothing from a second thread, and lose much where another program wants the core."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+
+
+def _run(hidden: int, samples: int | None, budget: float, seed: int) -> Demo:
     started = time.perf_counter()
     digits = load_digits(samples)
     trained = train(digits, hidden, seed)

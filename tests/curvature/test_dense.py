@@ -1,6 +1,9 @@
 import pytest
 import torch
 from torch import nn
+from torch.multiprocessing.reductions import StorageWeakRef
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 import basinscope as bs
 from basinscope.curvature.dense import dense, gram
@@ -36,6 +39,50 @@ def test_gram_matrix_has_the_same_eigenvalues(name, matrix):
         shared = min(len(primal), len(dual))
         assert torch.allclose(primal[:shared], dual[:shared], atol=1e-12)
         assert all(float(rest.abs().sum()) < 1e-10 for rest in (primal[shared:], dual[shared:]))
+
+
+class Peak(TorchDispatchMode):
+    """The most bytes that tensors made inside held at one time."""
+
+    def __init__(self):
+        super().__init__()
+        self.bytes, self._alive = 0, {}
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        found = func(*args, **(kwargs or {}))
+        self._alive = {key: item for key, item in self._alive.items() if not item[0].expired()}
+        for tensor in tree_leaves(found):
+            if isinstance(tensor, torch.Tensor) and tensor.device.type == "cpu":
+                storage = tensor.untyped_storage()
+                self._alive[storage._cdata] = StorageWeakRef(storage), storage.nbytes()
+        self.bytes = max(self.bytes, sum(size for _, size in self._alive.values()))
+        return found
+
+
+def _wide(kind):
+    generator = torch.Generator().manual_seed(0)
+    y = torch.randint(4, (120,), generator=generator)
+    if kind == "convolutions":
+        x = torch.randn(120, 3, 6, 6, generator=generator)
+        net = nn.Sequential(nn.Conv2d(3, 20, 3), nn.ReLU(), nn.Conv2d(20, 40, 3), nn.Flatten(), nn.Linear(160, 4))
+    else:
+        x = torch.randn(120, 60, generator=generator)
+        net = nn.Sequential(nn.Linear(60, 90), nn.Tanh(), nn.Linear(90, 90), nn.Tanh(), nn.Linear(90, 4))
+    return bs.Landscape(net, data=(x, y))
+
+
+@pytest.mark.parametrize("uneven", [False, True])
+@pytest.mark.parametrize("kind", ["convolutions", "linear"])
+def test_gram_matrix_stays_within_its_memory_bound(kind, uneven):
+    land, bound = _wide(kind), 2_000_000
+    scale = torch.linspace(0.5, 2, land.dimension) if uneven else None  # outer products must then be written out
+    truth = gram(land, "fisher", scale)
+    layer = max(tensor.numel() for tensor in land.parameters.values())
+    assert len(truth) * layer * 4 > 2 * bound  # the rows of one layer alone are too much
+    with Peak() as peak:
+        found = gram(land, "fisher", scale, memory=bound)
+    assert relative(found, truth) < 1e-6
+    assert peak.bytes <= bound + truth.numel() * 8
 
 
 def test_uneven_tiles_weigh_samples_alike():

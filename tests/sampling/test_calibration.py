@@ -2,11 +2,12 @@ import math
 
 import pytest
 import torch
-from basins import classifier, quadratic
 from torch import nn
 from torch.func import grad, jacrev
 
 import basinscope as bs
+from basins import classifier, quadratic
+from basinscope.sampling import calibration
 from basinscope.sampling.calibration import Resolution, geometry, resolution
 from basinscope.sampling.chains import ChainLosses
 
@@ -91,7 +92,8 @@ def test_geometry_averages_over_points():
     torch.testing.assert_close(found.gradient, slope, rtol=1e-8, atol=1e-12)
 
 
-def test_leading_eigenpairs_of_a_larger_network():
+def test_leading_eigenpairs_of_a_larger_network(monkeypatch):
+    monkeypatch.setattr(calibration, "_DENSE", 100)
     land = classifier(n=60, inputs=20, hidden=15, classes=5)
     assert land.dimension == 395
     found, exact = measured(land), torch.linalg.eigvalsh(dense_hessian(land)).flip(0)

@@ -1,10 +1,10 @@
 import pytest
 import torch
-from basins import classifier
 from torch import nn
 from torch.func import grad
 
 import basinscope as bs
+from basins import classifier
 from basinscope.sampling.chains import ChainLosses
 
 f64 = torch.float64

@@ -18,7 +18,7 @@ def autoregressive(rho, chains, length, seed):
 def blocks_of(rows, blocks=512):
     trace = Trace(len(rows), blocks)
     data = np.zeros((rows.shape[1], len(rows), len(STATISTICS)))
-    data[:, :, 0], data[:, :, 1] = rows.T, rows.T**2
+    data[:, :, STATISTICS.index("excess")], data[:, :, STATISTICS.index("excess_squared")] = rows.T, rows.T**2
     trace.append(data)
     return trace.values("excess"), trace.values("excess_squared"), trace.width
 

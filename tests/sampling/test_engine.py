@@ -60,7 +60,7 @@ def test_pieces_of_a_run_are_the_run(name):
 def test_statistics_are_what_they_are_called():
     a = 2.0
     run = engine(SGLD(0.1), bowl(a))
-    first, second = run.run(1), None
+    first = run.run(1)
     position = run.position.clone()
     second = run.run(1)[0]
     square = position.square().sum(1).numpy()
@@ -71,8 +71,8 @@ def test_statistics_are_what_they_are_called():
         "distance": square,
         "acceptance": np.ones(CHAINS),
     }
-    for number, name in enumerate(STATISTICS):
-        np.testing.assert_allclose(second[:, number], expected[name], rtol=1e-12)
+    for name, values in expected.items():
+        np.testing.assert_allclose(second[:, STATISTICS.index(name)], values, rtol=1e-12)
     assert (first[0, :, EXCESS] == 0).all(), "the first draw is w* itself"
 
 

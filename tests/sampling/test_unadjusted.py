@@ -4,8 +4,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from basins import quadratic
 
+from basins import quadratic
 from basinscope.sampling.chains import ChainLosses
 from basinscope.sampling.target import Target, Whitening
 from basinscope.sampling.unadjusted import extrapolated, minibatches, noise_trace
@@ -14,9 +14,9 @@ SIZES = (0.4, 0.2, 0.1)
 
 
 def line(values, errors=(0.1, 0.1, 0.1), sizes=SIZES):
-    """`extrapolated` of runs whose statistics are given."""
-    runs = [SimpleNamespace(step_size=size, found=found) for size, found in zip(sizes, zip(values, errors, strict=True), strict=True)]
-    return extrapolated(runs, lambda run: run.found)
+    """`extrapolated` of runs whose means and standard errors are given."""
+    found = zip(sizes, values, errors, strict=True)
+    return extrapolated([SimpleNamespace(step_size=h, excess=lambda v=v, e=e: (v, e)) for h, v, e in found])
 
 
 @pytest.mark.parametrize("errors", [(0.1, 0.1, 0.1), (0.01, 0.2, 0.5), (0.0, 0.0, 0.0)])

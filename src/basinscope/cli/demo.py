@@ -75,9 +75,7 @@ def _values(demo: Demo) -> Table:
     table.add_column(style="dim")
     half = dict(demo.curve)[demo.llc.diagnostics["gamma"]]
     table.add_row("learning coefficient λ̂", _error(demo.llc), _interval(demo.llc))
-    table.add_row(
-        "½ soft rank of the Hessian", f"{half:.1f}", "λ̂ of a quadratic basin"
-    )
+    table.add_row("½ soft rank of the Hessian", f"{half:.1f}", "λ̂ of a quadratic basin")
     table.add_row("½ number of parameters", f"{demo.llc.diagnostics['dimension'] / 2:.1f}", "λ of a regular model")
     table.add_row("WBIC", _error(demo.wbic), _interval(demo.wbic))
     return table

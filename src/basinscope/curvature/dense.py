@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import glob
+import math
 
 import torch
 from torch import Tensor
 
 from ..landscape import Landscape
+from ..samples import Samples
 from .gradients import Gradients, Outer, Piece, Rows
 from .operators import hessian
 from .roots import count
 from .tiles import memory_bound
 
-WRITTEN = 4  # times the memory bound of a tile may go into rows written out
+BLOCK = 2048  # most rows multiplied at once: of a symmetric product, only blocks on and below the diagonal are formed
 
 
 def dense(land: Landscape, matrix: str, scale: Tensor | None = None, memory: int | None = None) -> Tensor:
@@ -48,14 +50,19 @@ def gram(land: Landscape, matrix: str, scale: Tensor | None = None, memory: int 
     """G Gᵀ / n (n·r, n·r) in float64 for the gradient rows G (n·r, d) of F or C: it has their nonzero eigenvalues.
 
     For rows that are outer products, g_ik·g_jl = (δ_ik·δ_jl)(a_i·a_j): the rows themselves are never formed. Others
-    are, for as many layers at a time as the memory bound allows.
+    are, as many columns at a time as fit: beside the result, no more than the memory bound is held.
     """
-    rows = land.n * count(land, matrix)
-    room = WRITTEN * memory_bound(land, memory) // (rows * torch.finfo(land.dtype).bits // 8 + 1)
-    whole = torch.zeros(rows, rows, dtype=torch.float64, device=land.device)
-    for names in _groups(land, room):
-        whole += _gram(*restricted(land, names, scale), matrix, memory)
-    return whole
+    bound, size = memory_bound(land, memory), land.n * count(land, matrix)
+    room = max(1, bound // 4 // (size * torch.finfo(land.dtype).bits // 8 + 1))
+    whole = torch.zeros(size, size, dtype=torch.float64, device=land.device)
+    for names in _groups(land, room) if size else []:
+        _add_gram(whole, *restricted(land, names, scale), matrix, bound, room)
+    block = _block(bound)
+    for start in range(0, size, block):  # only the lower triangle was added up
+        rows = slice(start, start + block)
+        whole[:start, rows] = whole[rows, :start].T
+        whole[rows, rows] = whole[rows, rows].tril() + whole[rows, rows].tril(-1).T
+    return whole.div_(land.n)
 
 
 def layers(land: Landscape) -> list[list[str]]:
@@ -89,23 +96,66 @@ def _groups(land: Landscape, room: int) -> list[list[str]]:
     return groups
 
 
-def _gram(land: Landscape, scale: Tensor | None, matrix: str, memory: int | None) -> Tensor:
-    gradients = Gradients(land, matrix, memory)
-    tiles = [merged([scaled(piece, scale) for piece in tile]) for tile in gradients]
-    size = land.n * gradients.roots
-    whole = torch.zeros(size, size, dtype=torch.float64, device=land.device)
-    for column in zip(*tiles, strict=True):
-        outers = [piece for piece in column if isinstance(piece, Outer)]
-        if outers:
-            left = torch.cat([piece.left.flatten(0, 2) for piece in outers]).double()
-            right = torch.cat([piece.right.flatten(0, 1) for piece in outers]).double()
-            shared = (right @ right.T).repeat_interleave(gradients.roots, 0).repeat_interleave(gradients.roots, 1)
-            whole += (left @ left.T) * shared
-        else:
-            rows = torch.cat([piece.values.flatten(0, 1) for piece in column if isinstance(piece, Rows)])
-            for part in rows.split(4096, 1):  # in float64 a few columns at a time
-                whole.addmm_(part.double(), part.double().T)
-    return whole / land.n
+def _add_gram(whole: Tensor, land: Landscape, scale: Tensor | None, matrix: str, bound: int, room: int) -> None:
+    """Add G Gᵀ for the rows of a few layers to the lower triangle, `room` columns written out at a time."""
+    gradients = Gradients(land, matrix, bound // 2)
+
+    def pieces(batch: Samples) -> list[Piece]:
+        return merged([scaled(piece, scale) for piece in gradients.of(batch)])
+
+    first = pieces(land.take(torch.arange(1)))
+    outers = sum(isinstance(piece, Outer) for piece in first)
+    written = sum(piece.index.numel() for piece in first[outers:])
+    # A scale may have turned outer products into rows, larger than the tile was made for.
+    tile = max(1, min(gradients.tile, bound // 2 // (16 * gradients.roots * written + 1)))
+    sides: list[tuple[list[Tensor], list[Tensor]]] = [([], []) for _ in range(outers)]
+    for start in range(0, max(written, 1), room):  # every block of columns takes its own passes through the network
+        columns = torch.empty(len(whole), min(room, written - start), dtype=land.dtype, device=land.device)
+        done = 0
+        for batch in land.batches(tile):
+            for place, piece in enumerate(pieces(batch)):
+                if isinstance(piece, Rows):
+                    part = piece.values[..., start : start + room].flatten(0, 1)
+                    columns[done : done + len(part)] = part
+                elif start == 0:
+                    sides[place][0].append(piece.left.flatten(0, 2))
+                    sides[place][1].append(piece.right.flatten(0, 1))
+            done += batch.n * gradients.roots
+        _add_rows(whole, columns, bound)
+    del columns
+    while sides:
+        left, right = sides.pop()
+        _add_outers(whole, torch.cat(left), torch.cat(right), bound)
+
+
+def _add_rows(whole: Tensor, rows: Tensor, bound: int) -> None:
+    """Add R Rᵀ, in float64 a few columns at a time."""
+    block = _block(bound)
+    for part in rows.split(max(1, bound // 8 // (8 * len(whole))), 1):
+        wide = part.double()
+        for start in range(0, len(whole), block):
+            stop = start + block
+            whole[start:stop, :stop].addmm_(wide[start:stop], wide[:stop].T)
+
+
+def _add_outers(whole: Tensor, left: Tensor, right: Tensor, bound: int) -> None:
+    """Add (δ_ik·δ_jl)(a_i·a_j) for δ (n·r, o) and a (n, i), in float64 a block of samples against another at a time."""
+    n, roots = len(right), len(left) // len(right)
+    step = max(1, min(_block(bound) // roots, bound // 256 // (roots * left.shape[1] + right.shape[1])))
+    blocks = [slice(start, min(start + step, n)) for start in range(0, n, step)]
+    for number, few in enumerate(blocks):
+        rows = slice(few.start * roots, few.stop * roots)
+        for others in blocks[: number + 1]:
+            columns = slice(others.start * roots, others.stop * roots)
+            shared = right[few].double() @ right[others].double().T
+            product = left[rows].double() @ left[columns].double().T
+            product.unflatten(0, (-1, roots)).unflatten(2, (-1, roots)).mul_(shared[:, None, :, None])
+            whole[rows, columns] += product
+
+
+def _block(bound: int) -> int:
+    """Rows of a square block of which a few copies are small beside the memory bound."""
+    return max(1, min(BLOCK, math.isqrt(bound // 128)))
 
 
 def scaled(piece: Piece, scale: Tensor | None) -> Piece:

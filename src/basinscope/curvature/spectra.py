@@ -12,7 +12,7 @@ from torch import Tensor
 
 from ..errors import InputError
 from ..landscape import Landscape
-from .dense import WRITTEN, dense, gram, layers, restricted
+from .dense import dense, gram, layers, restricted
 from .gradients import Gradients, Outer
 from .kronecker import Sharing, diagonal, ekfac, kfac
 from .roots import count
@@ -81,15 +81,17 @@ def choose(land: Landscape, matrix: str) -> str:
 
 
 def _affordable(land: Landscape, matrix: str, rows: int) -> bool:
-    """Whether the gradient rows of layers with many positions, which must be written out, fit in memory and time."""
-    sizes = [
-        piece.index.numel()
-        for piece in Gradients(land, matrix).of(land.take(torch.arange(1)))
-        if not (isinstance(piece, Outer) and piece.single)
-    ]
-    held = rows * max(sizes, default=0) * torch.finfo(land.dtype).bits // 8
-    products = rows**2 * sum(sizes)
-    return held <= WRITTEN * memory_bound(land, None) and products <= MOST_PRODUCTS.get(land.device.type, 1e13)
+    """Whether the products of the gradient rows fit in memory and time.
+
+    Those of layers with many positions are written out a few columns at a time. Outer products are kept by their two
+    sides, which must fit together with the rest.
+    """
+    pieces = Gradients(land, matrix).of(land.take(torch.arange(1)))
+    sides = [sum(piece.index.shape) for piece in pieces if isinstance(piece, Outer) and piece.single]
+    written = sum(piece.index.numel() for piece in pieces if not (isinstance(piece, Outer) and piece.single))
+    held = rows * max(sides, default=0) * torch.finfo(land.dtype).bits // 8
+    fits = held <= memory_bound(land, None) // 4
+    return fits and rows**2 * written <= MOST_PRODUCTS.get(land.device.type, 1e13)
 
 
 def _compute(land: Landscape, matrix: str, method: str, whitening: Tensor | None, sharing: Sharing) -> Eigenvalues:

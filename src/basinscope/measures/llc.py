@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 import numpy as np
+import torch
 
 from ..estimates import Estimate, Verdict
 from ..landscape import Landscape
@@ -14,6 +15,7 @@ from ..sampling.calibration import Resolution, resolution
 from ..sampling.local import Outcome, Sampler, Settings
 
 _TRACE_BLOCKS = 256
+_ROUNDING = {torch.float32: 1e-4, torch.float64: 1e-9}  # relative error of mean losses that no sampling removes
 
 
 def llc(
@@ -90,7 +92,9 @@ def _sides(measured: Sampler, outcome: Outcome, report: Any) -> dict[float, Outc
 def judged(measured: Sampler, outcome: Outcome, sides: dict[float, Outcome]) -> Estimate:
     """The estimate with its verdict, from a finished run."""
     at = outcome.at
-    value, stderr = at.nbeta * outcome.excess, at.nbeta * outcome.stderr
+    value = at.nbeta * outcome.excess
+    rounding = _ROUNDING[measured.land.dtype] * abs(value)
+    stderr = math.hypot(at.nbeta * outcome.stderr, rounding)
     diagnostics = _diagnostics(measured, outcome, sides)
     failures, doubts = _reasons(value, stderr, outcome, diagnostics)
     verdict: Verdict = "failed" if failures else "doubtful" if doubts else "ok"

@@ -73,7 +73,7 @@ def sample(
         return HMC(size, leaps, target.energy, target.force)
 
     size = step_size or target.losses.dimension**-0.25
-    engine = Engine(kernel(size), target.full, position, generator, ceiling(target))
+    engine = Engine(kernel(size), target.full, position, generator, ceiling(target), target.soft_virial)
     trace = Trace(len(position))
     interrupted = False
 

@@ -16,10 +16,11 @@ from ..landscape import Landscape, watanabe_nbeta
 from .chains import ChainLosses
 from .target import Whitening
 
-_DENSE = 256  # up to this many parameters the whole Hessian is cheaper than Lanczos
+_DENSE = 1024  # up to this many parameters the whole Hessian is cheaper than Lanczos
 _PAIRS = 64
 _PRODUCTS = 160
-_SAMPLES = 4096  # curvature steers the sampler and enters no result: a part of the data is enough
+_SAMPLES = 4096  # curvature steers the sampler and enters no result: for large networks a part of the data is enough
+_WORK = 40_000_000  # samples times parameters that are cheap enough to use them all
 
 
 @dataclass(frozen=True)
@@ -109,7 +110,7 @@ def geometry(land: Landscape, losses: ChainLosses, displacements: Tensor, seed: 
 
 def _views(land: Landscape, points: Tensor) -> Iterator[Landscape]:
     """The landscape seen from each point, each on its own part of the data when there are many."""
-    share = math.ceil(_SAMPLES / len(points))
+    share = math.ceil(max(_SAMPLES, _WORK / land.dimension) / len(points))
     stride = max(1, land.n // share)
     for number, point in enumerate(points):
         part = land.subset(slice(number % stride, land.n, stride)) if stride > 1 else land

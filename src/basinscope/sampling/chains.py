@@ -9,7 +9,6 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor
 from torch.func import vmap
-from torch.utils.flop_counter import FlopCounterMode
 
 from ..curvature.tiles import activation_bytes
 from ..landscape import Landscape, math_attention
@@ -35,8 +34,7 @@ class ChainLosses:
         self.batched = _can_batch(land)
         self._fast = land.device.type == "cuda" and land.dtype == torch.float32
         self._memory = memory or _MEMORY.get(land.device.type, _MEMORY["cpu"])
-        self.sample_bytes = 2 * activation_bytes(land)  # as much again passes through the backward pass
-        self.sample_flops = _flops_of_sample(land)
+        self._sample_bytes = 2 * activation_bytes(land)  # as much again passes through the backward pass
         self.base = land.per_sample(batch_size=self._tile(1))
 
     @property
@@ -45,7 +43,7 @@ class ChainLosses:
 
     def _tile(self, chains: int) -> int:
         """Samples per tile, so that one tile's activations for all chains stay within memory."""
-        return max(1, min(self.land.n, self._memory // max(1, self.sample_bytes * chains)))
+        return max(1, min(self.land.n, self._memory // max(1, self._sample_bytes * chains)))
 
     def excess(self, delta: Tensor) -> Tensor:
         """L_n(w* + δ) − L_n(w*) on all data, float64, shape (C,)."""
@@ -163,15 +161,3 @@ def _can_batch(land: Landscape) -> bool:
         return False
     apart = gradient(lambda rows: torch.stack([one(row) for row in rows]))
     return all(torch.allclose(a, b, rtol=1e-3, atol=1e-5) for a, b in zip(together, apart, strict=True))
-
-
-def _flops_of_sample(land: Landscape) -> int:
-    """Arithmetic of one loss-and-gradient, per sample and chain."""
-    point = land.flatten(land.parameters).requires_grad_()
-
-    def measured(count: int) -> int:
-        with torch.enable_grad(), math_attention(), FlopCounterMode(display=False) as flops:
-            torch.autograd.grad(land.losses(land.unflatten(point), _few(land, count)).sum(), point)
-        return int(flops.get_total_flops())
-
-    return max(1, (measured(6) - measured(2)) // 4)

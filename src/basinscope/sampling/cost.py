@@ -6,26 +6,82 @@ else the machine is doing.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
 import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.flop_counter import FlopCounterMode
 
-from .chains import ChainLosses
+from ..landscape import Landscape, math_attention
 
-_RATE = {"cpu": 8e9, "cuda": 3e13}  # matrix arithmetic per second that networks reach, per thread on the CPU
-_BANDWIDTH = {"cpu": 1.5e9, "cuda": 1.5e12}  # bytes of activations per second, likewise
-_OVERHEAD = {"cpu": 1.5e-3, "cuda": 1e-3}  # of one evaluation, however small
+# What networks reach, per thread on a CPU: matrix arithmetic, bytes moved, and the time one operation takes to start.
+_RATE = {"cpu": 2.5e10, "cuda": 5e13}
+_BANDWIDTH = {"cpu": 1e10, "cuda": 2e12}
+_START = {"cpu": 1.2e-5, "cuda": 1e-5}
 
 
-def evaluation_cost(losses: ChainLosses, samples: int, chains: int) -> float:
-    """Nominal seconds of one loss-and-gradient of `chains` chains on `samples` samples each."""
-    kind = losses.land.device.type
+@dataclass(frozen=True)
+class Cost:
+    """Nominal seconds of one loss-and-gradient: a fixed part, and a part per sample and chain."""
+
+    fixed: float
+    each: float
+
+    def of(self, samples: int, chains: int) -> float:
+        """Nominal seconds for `chains` chains on `samples` samples each."""
+        return self.fixed + self.each * samples * chains
+
+    def affordable_chains(self, samples: int, fewest: int, most: int) -> int:
+        """As many chains as cost little more than the fixed part, between `fewest` and `most`."""
+        return int(max(fewest, min(most, 4 * self.fixed / (self.each * samples))))
+
+
+def cost(land: Landscape) -> Cost:
+    """The cost of one loss-and-gradient, from the operations it takes on a few samples.
+
+    Examples:
+        >>> import torch, basinscope as bs
+        >>> land = bs.Landscape(torch.nn.Linear(100, 100), "mse", (torch.zeros(9, 100), torch.zeros(9, 100)))
+        >>> 0 < cost(land).each < 1e-4
+        True
+    """
+    kind = land.device.type if land.device.type in _RATE else "cpu"
     threads = torch.get_num_threads() if kind == "cpu" else 1
-    arithmetic = losses.sample_flops / _RATE.get(kind, _RATE["cpu"])
-    traffic = losses.sample_bytes / _BANDWIDTH.get(kind, _BANDWIDTH["cpu"])
-    return _OVERHEAD.get(kind, 1e-3) + (arithmetic + traffic) * samples * chains / threads
+    few, many = _counted(land, 2), _counted(land, 6)
+    flops, traffic = ((b - a) / 4 for a, b in zip(few[1:], many[1:], strict=True))
+    return Cost(
+        fixed=many[0] * _START[kind] + 2e-4,
+        each=max(1e-12, (flops / _RATE[kind] + traffic / _BANDWIDTH[kind]) / threads),
+    )
 
 
-def affordable_chains(losses: ChainLosses, samples: int, fewest: int, most: int) -> int:
-    """As many chains as run at little more than the price of the overhead, between `fewest` and `most`."""
-    kind = losses.land.device.type
-    alone = evaluation_cost(losses, samples, 1) - _OVERHEAD.get(kind, 1e-3)
-    return int(max(fewest, min(most, 4 * _OVERHEAD.get(kind, 1e-3) / max(alone, 1e-12))))
+def _counted(land: Landscape, count: int) -> tuple[int, int, int]:
+    """Operations, floating-point operations and bytes moved for `count` samples."""
+    point = land.flatten(land.parameters).requires_grad_()
+    indices = torch.arange(count, device=land.samples.device) % land.n
+    batch = land.take(indices)
+    with torch.enable_grad(), math_attention(), FlopCounterMode(display=False) as flops, _Traffic() as traffic:
+        torch.autograd.grad(land.losses(land.unflatten(point), batch).sum(), point)
+    return traffic.operations, int(flops.get_total_flops()), traffic.bytes
+
+
+class _Traffic(TorchDispatchMode):
+    """Counts operations and the bytes they write, and read about twice over."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.operations = 0
+        self.bytes = 0
+
+    def __torch_dispatch__(
+        self, func: Any, types: Sequence[type], args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        result = func(*args, **(kwargs or {}))
+        self.operations += 1
+        for output in result if isinstance(result, (tuple, list)) else (result,):
+            if isinstance(output, Tensor) and not output._is_view():
+                self.bytes += 3 * output.numel() * output.element_size()
+        return result

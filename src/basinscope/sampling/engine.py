@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -23,6 +25,7 @@ class Engine:
         position: where the chains start, whitened (C, d).
         generator: source of all randomness.
         ceiling: largest credible excess loss.
+        soft: the soft virial of positions and gradients, recorded with every draw.
     """
 
     def __init__(
@@ -32,7 +35,9 @@ class Engine:
         position: Tensor,
         generator: torch.Generator,
         ceiling: float,
+        soft: Callable[[Tensor, Tensor], Tensor] | None = None,
     ) -> None:
+        self._soft = soft
         self._evaluate = evaluate
         self._random = Random.seeded(generator)
         self._generator = generator
@@ -81,7 +86,9 @@ class Engine:
     def _statistics(self, draw: Draw) -> Tensor:
         excess, gradient, distance = draw.evaluation
         virial = torch.linalg.vecdot(draw.position, gradient).double()
-        table = torch.stack([excess, excess.square(), virial, distance, draw.acceptance], dim=1)  # as STATISTICS
+        soft = torch.zeros_like(virial) if self._soft is None else self._soft(draw.position, gradient).double()
+        columns = (excess, excess.square(), virial, soft, distance, draw.acceptance)  # as STATISTICS
+        table = torch.stack(columns, dim=1)
         return torch.where(self.alive[:, None], table, torch.full_like(table, torch.nan))
 
     def _capture(self) -> None:

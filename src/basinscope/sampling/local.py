@@ -15,7 +15,7 @@ from ..progress import Report
 from . import adjusted, plain, unadjusted
 from .calibration import Geometry, Resolution, geometry
 from .chains import ChainLosses
-from .cost import affordable_chains, evaluation_cost
+from .cost import cost
 from .diagnostics import Summary
 from .runs import Run
 from .target import Target
@@ -111,6 +111,7 @@ class Sampler:
         self.land = land
         self.settings = settings
         self.losses = ChainLosses(land)
+        self._cost = cost(land)
         self.geometry = geometry(land, self.losses, torch.zeros_like(self.losses.origin)[None], settings.seed)
         self._typical: Geometry | None = None  # curvature where the chains are, known after the first run
 
@@ -125,22 +126,22 @@ class Sampler:
         return self._plain(sampler, at, report)
 
     def _chosen(self, at: Resolution) -> str:
-        """Metropolis-adjusted on all data where the budget allows some 150 transitions, else minibatches."""
+        """Metropolis-adjusted on all data where the budget allows some 100 transitions, else minibatches."""
         if self.settings.sampler != "auto":
             return self.settings.sampler
         chains = self._chains_adjusted()
         leaps = adjusted.expected_leaps(self._target(at, self.geometry))
-        cost = 150 * leaps * evaluation_cost(self.losses, self.land.n, chains)
-        return "hmc" if cost <= self.settings.budget else "minibatch"
+        needed = 100 * leaps * self._cost.of(self.land.n, chains)
+        return "hmc" if needed <= self.settings.budget else "minibatch"
 
     def _chains_adjusted(self) -> int:
-        return self.settings.chains or affordable_chains(self.losses, self.land.n, 6, 48)
+        return self.settings.chains or self._cost.affordable_chains(self.land.n, 6, 48)
 
     def _adjusted(self, at: Resolution, report: Report, start: Outcome | None) -> Outcome:
         settings = self.settings
         chains = self._chains_adjusted()
         target = self._target(at, self.geometry)
-        each = evaluation_cost(self.losses, self.land.n, chains) * adjusted.expected_leaps(target)
+        each = self._cost.of(self.land.n, chains) * adjusted.expected_leaps(target)
         transitions = int(_MAIN * settings.budget / each)
         side = start is not None
         if start is None:
@@ -159,8 +160,7 @@ class Sampler:
             draws=None if side else settings.draws,
             step_size=settings.step_size,
         )
-        summary = run.summary()
-        return Outcome(at, "hmc", [run], summary.mean, summary.stderr, 0.0)
+        return Outcome(at, "hmc", [run], *run.excess(), slope=0.0)
 
     def _target(self, at: Resolution, curvature: Geometry) -> Target:
         return Target(self.losses, at.nbeta, at.gamma, curvature.whitening(at))
@@ -179,9 +179,9 @@ class Sampler:
         settings = self.settings
         batch = min(settings.batch_size or 512, self.land.n)
         groups = len(unadjusted.FRACTIONS)
-        per_group = math.ceil((settings.chains or affordable_chains(self.losses, batch, 12, 36)) / groups)
+        per_group = math.ceil((settings.chains or self._cost.affordable_chains(batch, 12, 36)) / groups)
         chains = groups * max(2, per_group)
-        steps = int(_MAIN * settings.budget / evaluation_cost(self.losses, batch, chains))
+        steps = int(_MAIN * settings.budget / self._cost.of(batch, chains))
         if start is None:
             target = self._target(at, self.geometry)
             there, guess = unadjusted.pilot(
@@ -203,7 +203,7 @@ class Sampler:
             steps=max(512, steps),
             report=report,
         )
-        value, stderr, slope = unadjusted.extrapolated(runs, unadjusted.excess_of)
+        value, stderr, slope = unadjusted.extrapolated(runs)
         return Outcome(at, "minibatch", runs, value, stderr, slope, batch, controlled)
 
     def _plain(self, sampler: str, at: Resolution, report: Report) -> Outcome:
@@ -224,5 +224,5 @@ class Sampler:
         )
         if run.alive.sum() < 2:
             return Outcome(at, sampler, [run], math.nan, math.inf, math.nan, batch)
-        summary = run.summary()
+        summary = run.summary()  # as the papers have it: no control variate
         return Outcome(at, sampler, [run], summary.mean, summary.stderr, math.nan, batch)

@@ -102,6 +102,18 @@ class Target:
         _, reference = self.losses.minibatch(torch.zeros_like(delta), indices, self.nbeta)
         return self._assemble(delta, excess, gradient - reference + self.nbeta * mean)
 
+    def weights(self) -> Tensor:
+        """m_k = nβσ_k/(nβσ_k + γ) = 1 − γ s_k² (k,): how much of each known direction the data decide."""
+        return 1 - self.gamma * self.whitening.scales.square()
+
+    def soft_virial(self, position: Tensor, gradient: Tensor) -> Tensor:
+        """δᵀM∇U (C,) with M = Σ_k m_k v_k v_kᵀ, whose mean is Tr M = Σ_k m_k exactly.
+
+        On a quadratic it is 2nβ·excess in the known directions, draw by draw.
+        """
+        vectors = self.whitening.vectors
+        return ((position @ vectors) * (gradient @ vectors)) @ self.weights()
+
     def energy(self, evaluation: Evaluation) -> Tensor:
         """U (C,) in float64."""
         return self.nbeta * evaluation.excess + 0.5 * self.gamma * evaluation.distance

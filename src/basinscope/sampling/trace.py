@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 # What is recorded of every draw. The squares make exact variances possible from block means.
-STATISTICS = ("excess", "excess_squared", "virial", "distance", "acceptance")
+STATISTICS = ("excess", "excess_squared", "virial", "soft_virial", "distance", "acceptance")
 
 
 class Trace:

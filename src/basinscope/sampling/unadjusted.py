@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 import numpy as np
 import torch
@@ -109,7 +108,8 @@ def sample(
     size = min(LARGEST_STEP, TOLERATED_BIAS * max(target.nbeta * guess, 0.25) / max(bias, 1e-12))
     spent = 0
     while True:
-        engine = Engine(LeimkuhlerMatthews(size * fractions), evaluate, there, generator, ceiling(target))
+        kernel = LeimkuhlerMatthews(size * fractions)
+        engine = Engine(kernel, evaluate, there, generator, ceiling(target), target.soft_virial)
         trace = Trace(len(position))
         goal = math.ceil(RELAXATIONS / (size * FRACTIONS[-1] * slowest))
         try:
@@ -146,20 +146,20 @@ def _split(target: Target, trace: Trace, engine: Engine, size: float, interrupte
     return runs
 
 
-def extrapolated(runs: list[Run], statistic: Callable[[Run], tuple[float, float]]) -> tuple[float, float, float]:
-    """Value at step size zero, its standard error, and the relative slope: bias at the smallest step over value.
+def extrapolated(runs: list[Run]) -> tuple[float, float, float]:
+    """Mean excess loss at step size zero, its standard error, and the smallest step's bias over that value.
 
-    A weighted straight line through (ε, statistic); the standard error holds the Monte Carlo error of its intercept
-    and the distance to the line through the two smallest steps, which a bend would show.
+    A weighted straight line through the runs' means against ε. The standard error holds the Monte Carlo error of its
+    intercept and the distance to the line through the two smallest steps, which a bend would show.
     """
     sizes = np.array([run.step_size for run in runs])
-    values, errors = (np.array(column) for column in zip(*(statistic(run) for run in runs), strict=True))
-    errors = np.maximum(errors, 1e-12 + 1e-9 * np.abs(values))
+    values, errors = (np.array(column) for column in zip(*(run.excess() for run in runs), strict=True))
+    errors = np.maximum(errors, 1e-6 * np.abs(values).max() + 1e-300)  # of one size, for the fit's sake
     intercept, variance = _line(sizes, values, errors)
     near, _ = _line(sizes[1:], values[1:], errors[1:])
     expected = _bend_variance(sizes, errors)
     bend = max(0.0, (near - intercept) ** 2 - expected)
-    return intercept, math.sqrt(variance + bend), float((values[-1] - intercept) / intercept)
+    return intercept, math.sqrt(max(0.0, variance) + bend), float((values[-1] - intercept) / intercept)
 
 
 def _line(x: NDArray[np.float64], y: NDArray[np.float64], error: NDArray[np.float64]) -> tuple[float, float]:
@@ -178,16 +178,11 @@ def _bend_variance(sizes: NDArray[np.float64], errors: NDArray[np.float64]) -> f
     return float((difference**2 * errors**2).sum())
 
 
-def excess_of(run: Run) -> tuple[float, float]:
-    summary = run.summary()
-    return summary.mean, summary.stderr
-
-
 def _settled(runs: list[Run], rtol: float) -> bool:
     if any(run.alive.sum() < 2 for run in runs):
         return False
-    value, error, _ = extrapolated(runs, excess_of)
-    still = all(abs(run.drift()) <= max(rtol * abs(value), 3 * math.sqrt(2) * run.summary().stderr) for run in runs)
+    value, error, _ = extrapolated(runs)
+    still = all(abs(run.drift()) <= max(rtol * abs(value), 3 * math.sqrt(2) * run.excess()[1]) for run in runs)
     return bool(value > 0 and error <= rtol * value and still)
 
 
@@ -195,5 +190,5 @@ def _spread(runs: list[Run]) -> float:
     """Relative distance between the largest step's mean and the extrapolation."""
     if any(run.alive.sum() < 2 for run in runs):
         return math.inf
-    value, error, _ = extrapolated(runs, excess_of)
-    return (abs(excess_of(runs[0])[0] - value) - 2 * error) / max(abs(value), 1e-300)
+    value, error, _ = extrapolated(runs)
+    return (abs(runs[0].excess()[0] - value) - 2 * error) / max(abs(value), 1e-300)

@@ -1,0 +1,96 @@
+import math
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+
+from basinscope.sampling.runs import Run, converged
+from basinscope.sampling.trace import STATISTICS, Trace
+
+DIMENSION, WEIGHTS = 6, (1.0, 0.8, 0.5)
+TARGET = SimpleNamespace(
+    losses=SimpleNamespace(dimension=DIMENSION), weights=lambda: torch.tensor(WEIGHTS, dtype=torch.float64), nbeta=1.0
+)
+
+
+def run_of(columns, alive=None, discard=0.0):
+    """A run whose statistics are given by name, each (draws, chains)."""
+    draws, chains = columns["excess"].shape
+    data = np.zeros((draws, chains, len(STATISTICS)))
+    for name, values in columns.items():
+        data[:, :, STATISTICS.index(name)] = values
+    data[:, :, STATISTICS.index("excess_squared")] = columns["excess"] ** 2
+    trace = Trace(chains)
+    trace.append(data)
+    return Run(
+        TARGET, trace, np.ones(chains, bool) if alive is None else alive, torch.zeros(chains, 1), 0.1, discard=discard
+    )
+
+
+def quadratic_draws(seed, draws=200, chains=4, remainder=0.1):
+    """Independent draws of a Gaussian posterior: excess = ½ Σ m z² and a part that no virial knows."""
+    rng = np.random.default_rng(seed)
+    squares = rng.normal(size=(draws, chains, DIMENSION)) ** 2
+    soft = squares[..., : len(WEIGHTS)] @ np.array(WEIGHTS)
+    excess = 0.5 * soft + remainder * rng.normal(size=soft.shape)
+    return {"excess": excess, "virial": squares.sum(-1), "soft_virial": soft}
+
+
+EXACT = 0.5 * sum(WEIGHTS)
+
+
+def test_the_virial_identity_takes_out_what_it_explains():
+    value, stderr = run_of(quadratic_draws(0, remainder=0.0)).excess()
+    assert value == pytest.approx(EXACT, rel=1e-9)
+    assert stderr < 1e-9
+    # What is left is the part that it does not explain.
+    value, stderr = run_of(quadratic_draws(0)).excess()
+    assert stderr == pytest.approx(0.1 / math.sqrt(800), rel=0.2)
+
+
+def test_controlled_means_scatter_by_their_standard_error():
+    # z over 400 runs: mean zero and unit variance within 4 standard errors, and 5 % for the fitted slopes.
+    found = [run_of(quadratic_draws(seed)).excess() for seed in range(400)]
+    z = np.array([(value - EXACT) / stderr for value, stderr in found])
+    assert abs(z.mean()) < 4 / math.sqrt(400)
+    assert abs(z.std() - 1) < 4 / math.sqrt(800) + 0.05
+
+
+def test_dead_chains_and_burn_in_are_left_out():
+    columns = quadratic_draws(1, chains=5)
+    reference = run_of({name: values[100:, [0, 1, 3, 4]] for name, values in columns.items()})
+    for values in columns.values():
+        values[:100] = 1e6
+        values[150:, 2] = np.nan
+    run = run_of(columns, alive=np.array([True, True, False, True, True]), discard=0.5)
+    assert run.excess() == pytest.approx(reference.excess())
+    assert run.summary().mean == pytest.approx(reference.summary().mean)
+    assert run.summary("virial").mean == pytest.approx(reference.summary("virial").mean)
+    assert run.drift() == pytest.approx(reference.drift())
+
+
+def test_drift_is_the_difference_of_the_last_quarters():
+    columns = quadratic_draws(2, draws=400, remainder=0.0)
+    columns["excess"][300:] += 0.25
+    run = run_of(columns, discard=0.5)
+    assert run.drift() == pytest.approx(0.25, abs=0.05)
+    assert not converged(run, 0.01)
+
+
+def test_convergence():
+    run = run_of(quadratic_draws(3, draws=2000))
+    _, stderr = run.excess()
+    assert converged(run, 2 * stderr / EXACT)
+    assert not converged(run, 0.5 * stderr / EXACT)
+    negative = quadratic_draws(3, draws=2000)
+    negative["excess"] -= 10
+    assert not converged(run_of(negative), 0.5), "a negative value is never done"
+    alone = run_of(quadratic_draws(3, draws=2000), alive=np.array([True, False, False, False]))
+    assert not converged(alone, 0.5), "one chain has nothing to agree with"
+
+
+def test_chains_that_stand_still_have_not_converged():
+    # No proposal was ever accepted: four points, repeated. They satisfy every identity of a quadratic by chance.
+    columns = {name: np.repeat(values[:1], 500, axis=0) for name, values in quadratic_draws(4, remainder=0.0).items()}
+    assert not converged(run_of(columns), 0.02)
