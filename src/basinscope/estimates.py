@@ -60,7 +60,7 @@ class Estimate:
         return (self.value - half, self.value + half)
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything as plain Python values, ready for JSON.
+        """Everything as plain Python values, ready for JSON; NaN and infinity become None.
 
         Examples:
             >>> Estimate("llc", 1.0, 0.1).to_dict()["verdict"]
@@ -68,12 +68,12 @@ class Estimate:
         """
         return {
             "name": self.name,
-            "value": self.value,
-            "stderr": self.stderr,
-            "interval90": list(self.interval(0.9)),
+            "value": _plain(self.value),
+            "stderr": _plain(self.stderr),
+            "interval90": _plain(self.interval(0.9)),
             "verdict": self.verdict,
             "warnings": list(self.warnings),
-            "bounds": None if self.bounds is None else list(self.bounds),
+            "bounds": _plain(self.bounds),
             "diagnostics": _plain(self.diagnostics),
         }
 
@@ -95,4 +95,6 @@ def _plain(value: Any) -> Any:
         return [_plain(item) for item in value]
     if hasattr(value, "tolist"):
         return _plain(value.tolist())
+    if isinstance(value, float) and not math.isfinite(value):
+        return None  # JSON has no NaN
     return value

@@ -189,18 +189,30 @@ class Landscape:
             >>> land.subset(range(4)).n
             4
         """
-        chosen = indices if isinstance(indices, slice) else torch.as_tensor(indices, device=self._samples.device)
-        if isinstance(chosen, Tensor) and chosen.dtype == torch.bool:
-            chosen = chosen.nonzero().squeeze(1)
-        if isinstance(chosen, Tensor) and (
-            chosen.ndim != 1 or (len(chosen) and not 0 <= int(chosen.min()) <= int(chosen.max()) < self.n)
-        ):
-            raise InputError(f"indices must be a list of sample numbers in 0..{self.n - 1}")
+        chosen = indices if isinstance(indices, slice) else self._sample_numbers(indices)
         part = copy.copy(self)
         part._samples = self._samples.take(chosen)
         if part.n == 0:
             raise InputError("subset is empty: expected at least one sample")
         return part
+
+    def _sample_numbers(self, indices: Any) -> Tensor:
+        """Indices or a mask of length n as sample numbers."""
+        try:
+            numbers = torch.as_tensor(indices, device=self._samples.device)
+        except (TypeError, ValueError, RuntimeError) as error:
+            raise InputError(f"indices must be sample numbers in 0..{self.n - 1} or a mask, got {indices!r}") from error
+        if numbers.numel() == 0:
+            raise InputError("subset is empty: expected at least one sample")
+        if numbers.dtype == torch.bool and numbers.shape == (self.n,):
+            return numbers.nonzero().squeeze(1)
+        real = numbers.is_floating_point() or numbers.dtype == torch.bool
+        if real or numbers.ndim != 1 or not 0 <= int(numbers.min()) <= int(numbers.max()) < self.n:
+            raise InputError(
+                f"indices must be a list of sample numbers in 0..{self.n - 1} or a mask of length {self.n}, got "
+                f"{numbers.dtype} of shape {tuple(numbers.shape)}"
+            )
+        return numbers
 
     def at(self, parameters: Mapping[str, Tensor]) -> Landscape:
         """The same landscape seen from another point w*: one entry of `parameters` per parameter name."""
@@ -250,6 +262,8 @@ class Landscape:
         torch.set_rng_state(state)
         if not isinstance(first, Tensor) or tuple(first.shape) != (few.n,):
             raise InputError(_losses.describe_scalar(first, few.n))
+        self._check_dependence(few)
+        torch.set_rng_state(state)
         changed = [name for name, tensor in before.items() if not torch.equal(tensor, self._frozen[name])]
         if changed or random or not torch.equal(first.nan_to_num(), again.nan_to_num()):
             what = f"buffers {changed} change" if changed else "its output changes"
@@ -264,6 +278,15 @@ class Landscape:
                 f"the loss is NaN or infinite on {bad} of {self.n} samples at w* — check the checkpoint, "
                 f"the targets and the loss function"
             )
+
+    def _check_dependence(self, few: Samples) -> None:
+        point = {name: tensor.detach().requires_grad_() for name, tensor in self.parameters.items()}
+        with torch.enable_grad():
+            if not self.losses(point, few).requires_grad:
+                raise InputError(
+                    "the loss does not depend on the parameters: expected a differentiable output — remove detach() or "
+                    "torch.no_grad() from the model and the loss"
+                )
 
 
 def math_attention() -> Any:
@@ -316,6 +339,8 @@ def _tensors_of(model: nn.Module) -> tuple[Parameters, Parameters]:
             f"parameters must share one device and one dtype, float32 or float64: got {listed} — "
             f"convert with model.float() and model.to(device)"
         )
+    if next(iter(kinds))[1].type == "meta":
+        raise InputError("the model is on the meta device, without values — load its weights first")
     _refuse_non_finite({**free, **fixed})
     return free, fixed
 

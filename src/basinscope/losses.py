@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from .checks import positive
 from .errors import InputError
 
 PerSample = Callable[[Any, Any], Tensor]
@@ -56,7 +57,7 @@ def class_dimension(output: Tensor, target: Tensor) -> int:
 
 def _sum_positions(values: Tensor) -> Tensor:
     """A sample's loss is the sum over its positions: the log-likelihood of a sequence adds up over tokens."""
-    return values.flatten(1).sum(1) if values.ndim > 1 else values
+    return values.flatten(1).sum(1) if isinstance(values, Tensor) and values.ndim > 1 else values
 
 
 def _cross_entropy(output: Any, target: Tensor) -> Tensor:
@@ -114,10 +115,7 @@ def named_loss(loss: str | PerSample, sigma: float | None) -> Loss:
     if loss == "mse":
         return Loss(loss, "gaussian", lambda output, target: _squared("mse", output, target) / 2)
     if loss == "gaussian":
-        deviation = 1.0 if sigma is None else float(sigma)
-        if not (math.isfinite(deviation) and deviation > 0):
-            raise InputError(f"sigma must be a positive finite number, got {sigma}")
-        variance = deviation**2
+        variance = 1.0 if sigma is None else positive("sigma", sigma) ** 2
 
         def gaussian(output: Any, target: Tensor) -> Tensor:
             size = max(1, target[0].numel())

@@ -70,6 +70,8 @@ class Samples:
 
 
 def _as_tensors(tree: Any) -> Tree:
+    if isinstance(tree, np.ndarray) and not tree.flags.writeable:
+        tree = tree.copy()  # torch warns of arrays it must not write to
     if isinstance(tree, (Tensor, np.ndarray, np.generic, int, float, bool)):
         return torch.as_tensor(tree)
     if isinstance(tree, Mapping):
@@ -101,7 +103,13 @@ def concatenate(pieces: Sequence[Tree]) -> Tree:
     """Trees of one structure joined along the sample axis."""
     first = pieces[0]
     if isinstance(first, Tensor):
-        return torch.cat(list(pieces))
+        try:
+            return torch.cat(list(pieces))
+        except RuntimeError as error:
+            shapes = sorted({tuple(piece.shape[1:]) for piece in pieces})
+            raise InputError(
+                f"batches must agree in shape beyond the sample axis, got {shapes} — pad or crop"
+            ) from error
     if isinstance(first, Mapping):
         return {key: concatenate([piece[key] for piece in pieces]) for key in first}
     if first is None:
@@ -141,9 +149,17 @@ def read(data: Any) -> Samples:
             raise InputError(
                 f"data must be tensors (x, y), a Dataset or an iterable of batches, got {type(data).__name__}"
             )
-        batches = [tuple(_as_tensors(part) for part in _split(batch)) for batch in data]
+        try:
+            batches = [tuple(_as_tensors(part) for part in _split(batch)) for batch in data]
+        except (TypeError, RuntimeError) as error:
+            raise InputError(f"data cannot be put together into batches of tensors: {error}") from error
         if not batches:
             raise InputError("data is empty: expected at least one batch")
+        if any(tensor.ndim == 0 for batch in batches for tensor in tensors(batch)):
+            raise InputError(
+                "batches need a leading sample axis, got a number: these look like single samples — pass them as a "
+                "Dataset, or stacked as data=(x, y)"
+            )
         inputs = concatenate([batch[0] for batch in batches])
         target = concatenate([batch[1] for batch in batches])
     return _checked(inputs, target)

@@ -61,12 +61,12 @@ class Peak(TorchDispatchMode):
 
 def _wide(kind):
     generator = torch.Generator().manual_seed(0)
-    y = torch.randint(4, (120,), generator=generator)
+    y = torch.randint(4, (30,), generator=generator)
     if kind == "convolutions":
-        x = torch.randn(120, 3, 6, 6, generator=generator)
+        x = torch.randn(30, 3, 6, 6, generator=generator)
         net = nn.Sequential(nn.Conv2d(3, 20, 3), nn.ReLU(), nn.Conv2d(20, 40, 3), nn.Flatten(), nn.Linear(160, 4))
     else:
-        x = torch.randn(120, 60, generator=generator)
+        x = torch.randn(30, 60, generator=generator)
         net = nn.Sequential(nn.Linear(60, 90), nn.Tanh(), nn.Linear(90, 90), nn.Tanh(), nn.Linear(90, 4))
     return bs.Landscape(net, data=(x, y))
 
@@ -78,7 +78,7 @@ def test_gram_matrix_stays_within_its_memory_bound(kind, uneven):
     scale = torch.linspace(0.5, 2, land.dimension) if uneven else None  # outer products must then be written out
     truth = gram(land, "fisher", scale)
     layer = max(tensor.numel() for tensor in land.parameters.values())
-    assert len(truth) * layer * 4 > 2 * bound  # the rows of one layer alone are too much
+    assert len(truth) * layer * 4 > 1.2 * bound  # the rows of one layer alone are too much
     with Peak() as peak:
         found = gram(land, "fisher", scale, memory=bound)
     assert relative(found, truth) < 1e-6

@@ -16,7 +16,13 @@ SIZES = (0.4, 0.2, 0.1)
 def line(values, errors=(0.1, 0.1, 0.1), sizes=SIZES):
     """`extrapolated` of runs whose means and standard errors are given."""
     found = zip(sizes, values, errors, strict=True)
-    return extrapolated([SimpleNamespace(step_size=h, excess=lambda v=v, e=e: (v, e)) for h, v, e in found])
+
+    def run(size, value, error):
+        return SimpleNamespace(
+            step_size=size, excess=lambda control: (value, error), imbalance=lambda: np.zeros(2), alive=np.ones(4, bool)
+        )
+
+    return extrapolated([run(*each) for each in found])
 
 
 @pytest.mark.parametrize("errors", [(0.1, 0.1, 0.1), (0.01, 0.2, 0.5), (0.0, 0.0, 0.0)])

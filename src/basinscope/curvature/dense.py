@@ -53,7 +53,7 @@ def gram(land: Landscape, matrix: str, scale: Tensor | None = None, memory: int 
     are, as many columns at a time as fit: beside the result, no more than the memory bound is held.
     """
     bound, size = memory_bound(land, memory), land.n * count(land, matrix)
-    room = max(1, bound // 4 // (size * torch.finfo(land.dtype).bits // 8 + 1))
+    room = max(1, bound // 2 // (size * torch.finfo(land.dtype).bits // 8 + 1))
     whole = torch.zeros(size, size, dtype=torch.float64, device=land.device)
     for names in _groups(land, room) if size else []:
         _add_gram(whole, *restricted(land, names, scale), matrix, bound, room)
@@ -98,7 +98,7 @@ def _groups(land: Landscape, room: int) -> list[list[str]]:
 
 def _add_gram(whole: Tensor, land: Landscape, scale: Tensor | None, matrix: str, bound: int, room: int) -> None:
     """Add G Gᵀ for the rows of a few layers to the lower triangle, `room` columns written out at a time."""
-    gradients = Gradients(land, matrix, bound // 2)
+    gradients = Gradients(land, matrix, bound // 4)
 
     def pieces(batch: Samples) -> list[Piece]:
         return merged([scaled(piece, scale) for piece in gradients.of(batch)])
@@ -107,31 +107,35 @@ def _add_gram(whole: Tensor, land: Landscape, scale: Tensor | None, matrix: str,
     outers = sum(isinstance(piece, Outer) for piece in first)
     written = sum(piece.index.numel() for piece in first[outers:])
     # A scale may have turned outer products into rows, larger than the tile was made for.
-    tile = max(1, min(gradients.tile, bound // 2 // (16 * gradients.roots * written + 1)))
+    tile = max(1, min(gradients.tile, bound // 4 // (16 * gradients.roots * written + 1)))
     sides: list[tuple[list[Tensor], list[Tensor]]] = [([], []) for _ in range(outers)]
+
+    def keep(batch: Samples, start: int, rows: Tensor) -> None:
+        """Put the columns from `start` on into `rows`, and the sides of outer products aside the first time."""
+        for place, piece in enumerate(pieces(batch)):
+            if isinstance(piece, Rows):
+                rows.copy_(piece.values[..., start : start + rows.shape[1]].flatten(0, 1))
+            elif start == 0:
+                sides[place][0].append(piece.left.flatten(0, 2))
+                sides[place][1].append(piece.right.flatten(0, 1))
+
     for start in range(0, max(written, 1), room):  # every block of columns takes its own passes through the network
         columns = torch.empty(len(whole), min(room, written - start), dtype=land.dtype, device=land.device)
         done = 0
         for batch in land.batches(tile):
-            for place, piece in enumerate(pieces(batch)):
-                if isinstance(piece, Rows):
-                    part = piece.values[..., start : start + room].flatten(0, 1)
-                    columns[done : done + len(part)] = part
-                elif start == 0:
-                    sides[place][0].append(piece.left.flatten(0, 2))
-                    sides[place][1].append(piece.right.flatten(0, 1))
-            done += batch.n * gradients.roots
+            stop = done + batch.n * gradients.roots
+            keep(batch, start, columns[done:stop])
+            done = stop
         _add_rows(whole, columns, bound)
-    del columns
-    while sides:
-        left, right = sides.pop()
+        del columns
+    for left, right in sides:
         _add_outers(whole, torch.cat(left), torch.cat(right), bound)
 
 
 def _add_rows(whole: Tensor, rows: Tensor, bound: int) -> None:
     """Add R Rᵀ, in float64 a few columns at a time."""
     block = _block(bound)
-    for part in rows.split(max(1, bound // 8 // (8 * len(whole))), 1):
+    for part in rows.split(max(1, bound // 16 // (8 * len(whole))), 1):
         wide = part.double()
         for start in range(0, len(whole), block):
             stop = start + block

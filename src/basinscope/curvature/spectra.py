@@ -90,7 +90,7 @@ def _affordable(land: Landscape, matrix: str, rows: int) -> bool:
     sides = [sum(piece.index.shape) for piece in pieces if isinstance(piece, Outer) and piece.single]
     written = sum(piece.index.numel() for piece in pieces if not (isinstance(piece, Outer) and piece.single))
     held = rows * max(sides, default=0) * torch.finfo(land.dtype).bits // 8
-    fits = held <= memory_bound(land, None) // 4
+    fits = held <= memory_bound(land, None) // 2
     return fits and rows**2 * written <= MOST_PRODUCTS.get(land.device.type, 1e13)
 
 

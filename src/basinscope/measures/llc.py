@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from ..errors import InputError
 from ..estimates import Estimate, Verdict
 from ..landscape import Landscape
 from ..progress import tracked
@@ -67,6 +68,10 @@ def llc(
         >>> est.verdict, abs(est.value - 1.5) < 0.15
         ('ok', True)
     """
+    if not isinstance(land, Landscape):
+        raise InputError(
+            f"land must be a Landscape, got {type(land).__name__} — make one with bs.Landscape(model, ...)"
+        )
     settings = Settings(sampler, chains, draws, step_size, batch_size, burn_in, rtol, budget, seed)
     at = resolution(land, nbeta, gamma)
     with tracked("llc", progress) as report:
@@ -180,7 +185,11 @@ def _reasons(value: float, stderr: float, outcome: Outcome, found: dict[str, Any
             f"not at a minimum: the gradient term ½(nβ)²gᵀA⁻¹g = {gradient:.3g} is {gradient / value:.0%} of λ̂ — train "
             f"longer, or read λ̂ as a lower value"
         )
-    if found["rhat"] > 1.1 and stderr > 0.01 * abs(value):
+    if not math.isfinite(stderr):
+        doubts.append("imprecise: too few draws for a standard error — raise draws or lower burn_in")
+    if found["acceptance"] < 0.1:
+        doubts.append(f"not converged: only {found['acceptance']:.0%} of proposals are accepted — lower step_size")
+    if not found["rhat"] < 1.5 or (found["rhat"] > 1.1 and stderr > 0.01 * abs(value)):
         doubts.append(f"not converged: split-R̂ = {found['rhat']:.3f} between chains — raise budget")
     drift = abs(found["drift"])
     if drift > max(0.05 * abs(value), 4 * math.sqrt(2) * stderr):

@@ -49,6 +49,8 @@ def sample(
     report: Report,
     draws: int | None = None,
     step_size: float | None = None,
+    first_size: float | None = None,
+    discard: float = 0.5,
 ) -> Run:
     """HMC from `position` (C, d) until the mean excess loss is known to `rtol` or `transitions` are spent.
 
@@ -64,6 +66,8 @@ def sample(
         report: progress.
         draws: exactly this many draws per chain instead of a tolerance.
         step_size: leapfrog step, instead of the tuned one.
+        first_size: where tuning starts.
+        discard: fraction of the draws that is burn-in.
     """
     generator = torch.Generator(position.device).manual_seed(seed)
     path = path_length(target)
@@ -72,7 +76,7 @@ def sample(
         leaps = max(1, min(MAX_LEAPS, round(path / size)))
         return HMC(size, leaps, target.energy, target.force)
 
-    size = step_size or target.losses.dimension**-0.25
+    size = step_size or first_size or target.losses.dimension**-0.25
     engine = Engine(kernel(size), target.full, position, generator, ceiling(target), target.soft_virial)
     trace = Trace(len(position))
     interrupted = False
@@ -80,7 +84,7 @@ def sample(
     def result(exhausted: bool) -> Run:
         settings = {"leaps": engine.kernel.leaps, "path_length": path}  # type: ignore[attr-defined]
         alive = engine.alive.cpu().numpy()
-        return Run(target, trace, alive, engine.living(), size, settings, interrupted, exhausted)
+        return Run(target, trace, alive, engine.living(), size, settings, interrupted, exhausted, discard)
 
     try:
         if step_size is None:
@@ -110,8 +114,8 @@ def sample(
         return result(exhausted=True)
 
 
-def pilot(target: Target, position: Tensor, seed: int, steps: int) -> Tensor:
-    """Where chains from `position` are after `steps` transitions whose step size is tuned on the way."""
+def pilot(target: Target, position: Tensor, seed: int, steps: int) -> tuple[Tensor, float]:
+    """Where chains from `position` are after `steps` transitions, and the step size tuned on the way."""
     generator = torch.Generator(position.device).manual_seed(seed)
     path = path_length(target)
 
@@ -120,8 +124,8 @@ def pilot(target: Target, position: Tensor, seed: int, steps: int) -> Tensor:
 
     size = target.losses.dimension**-0.25
     engine = Engine(kernel(size), target.full, position, generator, ceiling(target))
-    _tuned(engine, kernel, size, steps, lambda fraction, text: None)
-    return engine.position
+    size = _tuned(engine, kernel, size, steps, lambda fraction, text: None)
+    return engine.position, size
 
 
 def _tuned(engine: Engine, kernel: Callable[[float], HMC], size: float, steps: int, report: Report) -> float:

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from ..checks import positive
 from ..curvature.eigen import top_eigenpairs
 from ..curvature.operators import CurvatureOperator, hessian
-from ..errors import InputError
 from ..landscape import Landscape, watanabe_nbeta
 from .chains import ChainLosses
 from .target import Whitening
@@ -46,8 +46,8 @@ def resolution(land: Landscape, nbeta: float | None = None, gamma: float | None 
         4.0
     """
     for name, value in (("nbeta", nbeta), ("gamma", gamma)):
-        if value is not None and not (math.isfinite(value) and value > 0):
-            raise InputError(f"{name} must be a positive finite number, got {value}")
+        if value is not None:
+            positive(name, value)
     if nbeta is None:
         nbeta = watanabe_nbeta(land.n)
     if gamma is None:

@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from .kernels.base import Draw, Kernel, Random
+from .kernels.base import Draw, Kernel, Random, row_dot
 from .target import Evaluate
 
 
@@ -79,13 +79,13 @@ class Engine:
 
     def _step(self) -> Tensor:
         self._state, draw = self.kernel.step(self._state, self._evaluate, self._random)
-        sound = torch.isfinite(draw.evaluation.distance) & (draw.evaluation.excess < self._ceiling)
+        sound = torch.isfinite(draw.evaluation.distance) & (draw.evaluation.excess.abs() < self._ceiling)
         self.alive = self.alive & sound
         return self._statistics(draw)
 
     def _statistics(self, draw: Draw) -> Tensor:
         excess, gradient, distance = draw.evaluation
-        virial = torch.linalg.vecdot(draw.position, gradient).double()
+        virial = row_dot(draw.position, gradient).double()
         soft = torch.zeros_like(virial) if self._soft is None else self._soft(draw.position, gradient).double()
         columns = (excess, excess.square(), virial, soft, distance, draw.acceptance)  # as STATISTICS
         table = torch.stack(columns, dim=1)

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ..checks import positive, whole
 from ..errors import InputError
 from ..landscape import Landscape
 from ..progress import Report
@@ -24,6 +25,7 @@ SAMPLERS = ("auto", "hmc", "minibatch", *plain.KERNELS)
 _POINTS = 6  # chain positions over which curvature is averaged
 _PILOT = 24  # transitions of the run that finds them
 _MAIN = 0.6  # share of the budget for the asked-for resolution; γ/3 and 3γ get a third of that each
+_RELAXATIONS = 8  # first round of minibatch chains in units of 1/(εa) of the slowest mode; half that at γ/3 and 3γ
 _SIDE_RTOL = 0.05  # tolerance of the values at γ/3 and 3γ
 
 
@@ -45,15 +47,16 @@ class Settings:
         if self.sampler not in SAMPLERS:
             raise InputError(f"unknown sampler {self.sampler!r}: expected one of {', '.join(SAMPLERS)}")
         for name, least in (("chains", 2), ("draws", 16), ("batch_size", 1)):
-            value = getattr(self, name)
-            if value is not None and (int(value) != value or value < least):
-                raise InputError(f"{name} must be a whole number of at least {least}, got {value}")
+            if getattr(self, name) is not None:
+                whole(name, getattr(self, name), least)
+        whole("seed", self.seed)
         for name in ("step_size", "rtol", "budget"):
-            value = getattr(self, name)
-            if value is not None and not (math.isfinite(value) and value > 0):
-                raise InputError(f"{name} must be a positive finite number, got {value}")
-        if self.burn_in is not None and not 0 <= self.burn_in < 1:
+            if getattr(self, name) is not None:
+                positive(name, getattr(self, name))
+        if self.burn_in is not None and not (isinstance(self.burn_in, (int, float)) and 0 <= self.burn_in < 1):
             raise InputError(f"burn_in is the fraction of draws to drop, in [0, 1): got {self.burn_in}")
+        if self.burn_in is not None and self.draws is not None and (1 - self.burn_in) * self.draws < 3:
+            raise InputError(f"burn_in={self.burn_in} of {self.draws} draws leaves fewer than 3 — lower burn_in")
 
 
 @dataclass(frozen=True)
@@ -119,6 +122,7 @@ class Sampler:
         """Sample at resolution `at`; `start` is an outcome at a neighbouring one, whose chains go on from where they
         are, for a shorter run."""
         sampler = self._chosen(at) if start is None else start.sampler
+        self._refuse_unused(sampler)
         if sampler == "hmc":
             return self._adjusted(at, report, start)
         if sampler == "minibatch":
@@ -126,13 +130,31 @@ class Sampler:
         return self._plain(sampler, at, report)
 
     def _chosen(self, at: Resolution) -> str:
-        """Metropolis-adjusted on all data where the budget allows some 100 transitions, else minibatches."""
-        if self.settings.sampler != "auto":
-            return self.settings.sampler
+        """Metropolis-adjusted on all data where the budget allows some 100 transitions, else minibatches.
+
+        Draws, a step size or a burn-in can only be meant for the first, a batch size only for the second.
+        """
+        settings = self.settings
+        if settings.sampler != "auto":
+            return settings.sampler
+        if settings.batch_size is not None:
+            return "minibatch"
+        if any(value is not None for value in (settings.draws, settings.step_size, settings.burn_in)):
+            return "hmc"
         chains = self._chains_adjusted()
         leaps = adjusted.expected_leaps(self._target(at, self.geometry))
         needed = 100 * leaps * self._cost.of(self.land.n, chains)
         return "hmc" if needed <= self.settings.budget else "minibatch"
+
+    def _refuse_unused(self, sampler: str) -> None:
+        """A setting that would change nothing is a misunderstanding."""
+        unused = {"hmc": ("batch_size",), "minibatch": ("draws", "step_size", "burn_in"), "mala": ("batch_size",)}
+        for name in unused.get(sampler, ()):
+            if getattr(self.settings, name) is not None:
+                raise InputError(
+                    f"{name}={getattr(self.settings, name)} has no meaning for sampler '{sampler}', which chooses it — "
+                    f"leave it out, or name another sampler"
+                )
 
     def _chains_adjusted(self) -> int:
         return self.settings.chains or self._cost.affordable_chains(self.land.n, 6, 48)
@@ -145,10 +167,11 @@ class Sampler:
         transitions = int(_MAIN * settings.budget / each)
         side = start is not None
         if start is None:
-            there = adjusted.pilot(target, self._at_origin(chains), settings.seed, _PILOT)
+            there, size = adjusted.pilot(target, self._at_origin(chains), settings.seed, _PILOT)
             target, position = self._whitened(target.whitening(there), at)
         else:
             target, position = self._whitened(start.displacement, at)
+            size = start.main.step_size
             transitions //= 3
         run = adjusted.sample(
             target,
@@ -159,6 +182,8 @@ class Sampler:
             report=report,
             draws=None if side else settings.draws,
             step_size=settings.step_size,
+            first_size=size,
+            discard=0.5 if settings.burn_in is None else settings.burn_in,
         )
         return Outcome(at, "hmc", [run], *run.excess(), slope=0.0)
 
@@ -179,7 +204,7 @@ class Sampler:
         settings = self.settings
         batch = min(settings.batch_size or 512, self.land.n)
         groups = len(unadjusted.FRACTIONS)
-        per_group = math.ceil((settings.chains or self._cost.affordable_chains(batch, 12, 36)) / groups)
+        per_group = math.ceil((settings.chains or self._cost.affordable_chains(batch, 12, 24)) / groups)
         chains = groups * max(2, per_group)
         steps = int(_MAIN * settings.budget / self._cost.of(batch, chains))
         if start is None:
@@ -201,8 +226,11 @@ class Sampler:
             seed=settings.seed + 1,
             rtol=settings.rtol if start is None else _SIDE_RTOL,
             steps=max(512, steps),
+            relaxations=_RELAXATIONS if start is None else _RELAXATIONS / 2,
             report=report,
         )
+        if any(run.alive.sum() < 2 for run in runs):
+            return Outcome(at, "minibatch", runs, math.nan, math.inf, math.nan, batch, controlled)
         value, stderr, slope = unadjusted.extrapolated(runs)
         return Outcome(at, "minibatch", runs, value, stderr, slope, batch, controlled)
 

@@ -119,6 +119,7 @@ class Target:
         return self.nbeta * evaluation.excess + 0.5 * self.gamma * evaluation.distance
 
     def _assemble(self, delta: Tensor, excess: Tensor, slope: Tensor) -> Evaluation:
+        # In float64: the energies of large networks need the digits.
         distance = torch.linalg.vector_norm(delta, dim=1, dtype=torch.float64).square()
         return Evaluation(excess, self._gradient(delta, slope), distance)
 

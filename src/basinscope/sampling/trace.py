@@ -25,22 +25,34 @@ class Trace:
         self.width = 1
         self.draws = 0
         self._means = np.empty((0, chains, len(STATISTICS)))
-        self._pending = np.empty((0, chains, len(STATISTICS)))
+        self._sum = np.zeros((chains, len(STATISTICS)))  # of the draws that do not fill a block yet
+        self._count = 0
 
     def append(self, draws: NDArray[np.float64]) -> None:
         """Add draws of shape (steps, chains, statistics)."""
         self.draws += len(draws)
-        self._pending = np.concatenate([self._pending, draws])
-        whole = len(self._pending) // self.width
-        fresh = self._pending[: whole * self.width]
-        self._pending = self._pending[whole * self.width :]
-        self._means = np.concatenate([self._means, fresh.reshape(whole, self.width, *draws.shape[1:]).mean(1)])
+        missing = min(len(draws), (self.width - self._count) % self.width)
+        whole = (len(draws) - missing) // self.width if (self._count + missing) % self.width == 0 else 0
+        rest = missing + whole * self.width
+        self._add(draws[:missing])
+        fresh = draws[missing:rest].reshape(whole, self.width, *draws.shape[1:]).mean(1)
+        self._means = np.concatenate([self._means, fresh])
+        self._add(draws[rest:])
         while len(self._means) >= 2 * self.blocks:
             odd = len(self._means) % 2
-            if odd:  # the last block goes back: it has no partner yet
-                self._pending = np.concatenate([np.repeat(self._means[-1:], self.width, 0), self._pending])
+            if odd:  # the last block has no partner yet
+                self._sum += self._means[-1] * self.width
+                self._count += self.width
             self._means = self._means[: len(self._means) - odd].reshape(-1, 2, *self._means.shape[1:]).mean(1)
             self.width *= 2
+
+    def _add(self, draws: NDArray[np.float64]) -> None:
+        """Add fewer draws than make a block to the unfinished one, and close it when it is full."""
+        self._sum = self._sum + draws.sum(0)
+        self._count += len(draws)
+        if self._count == self.width:
+            self._means = np.concatenate([self._means, self._sum[None] / self.width])
+            self._sum, self._count = np.zeros_like(self._sum), 0
 
     def values(
         self, name: str, *, discard: float = 0.0, chains: NDArray[np.bool_] | None = None

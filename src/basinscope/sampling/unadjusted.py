@@ -13,14 +13,13 @@ from ..progress import Report
 from .adjusted import ceiling
 from .engine import Engine
 from .kernels import LeimkuhlerMatthews
-from .runs import Run
+from .runs import UNBALANCED, Run
 from .target import Evaluate, Evaluation, Target
 from .trace import Trace
 
 FRACTIONS = (1.0, 0.5, 0.25)  # of the largest step size
 LARGEST_STEP = 0.5  # whitened curvature is at most 1 at w*, so Langevin steps are stable up to 4 there
 TOLERATED_BIAS = 0.2  # of the largest step size, as predicted from its noise; beyond twice that the line is not trusted
-RELAXATIONS = 8  # length of the first round in units of 1/(εa) of the slowest mode
 
 
 def minibatches(target: Target, batch_size: int, generator: torch.Generator, mean: Tensor | None) -> Evaluate:
@@ -61,7 +60,8 @@ def pilot(target: Target, position: Tensor, *, batch_size: int, seed: int, steps
         length = max(16, math.ceil(min(steps, 4 / (size * slowest))))
         record = engine.run(length)
         if bool(engine.alive.all()) or size < 1e-6:
-            return engine.living(), float(np.nanmean(record[-length // 4 :, :, 0]))
+            last = record[-length // 4 :, engine.alive.cpu().numpy(), 0]
+            return engine.living(), float(last.mean()) if last.size else 0.0
         size /= 4
 
 
@@ -75,6 +75,7 @@ def sample(
     seed: int,
     rtol: float,
     steps: int,
+    relaxations: float,
     report: Report,
 ) -> tuple[list[Run], bool]:
     """One run per step size of `FRACTIONS`, all chains in one batch, and whether control variates were used.
@@ -92,6 +93,7 @@ def sample(
         seed: of all random numbers.
         rtol: wanted relative standard error of the extrapolation.
         steps: most steps to take.
+        relaxations: length of the first round in units of 1/(εa), a the slowest mode's curvature, ε the smallest step.
         report: progress.
     """
     generator = torch.Generator(position.device).manual_seed(seed)
@@ -111,7 +113,7 @@ def sample(
         kernel = LeimkuhlerMatthews(size * fractions)
         engine = Engine(kernel, evaluate, there, generator, ceiling(target), target.soft_virial)
         trace = Trace(len(position))
-        goal = math.ceil(RELAXATIONS / (size * FRACTIONS[-1] * slowest))
+        goal = math.ceil(relaxations / (size * FRACTIONS[-1] * slowest))
         try:
             while True:
                 goal = min(goal, trace.draws + max(64, steps - spent))
@@ -152,14 +154,20 @@ def extrapolated(runs: list[Run]) -> tuple[float, float, float]:
     A weighted straight line through the runs' means against ε. The standard error holds the Monte Carlo error of its
     intercept and the distance to the line through the two smallest steps, which a bend would show.
     """
+    control = _reached(runs)
     sizes = np.array([run.step_size for run in runs])
-    values, errors = (np.array(column) for column in zip(*(run.excess() for run in runs), strict=True))
+    values, errors = (np.array(column) for column in zip(*(run.excess(control) for run in runs), strict=True))
     errors = np.maximum(errors, 1e-6 * np.abs(values).max() + 1e-300)  # of one size, for the fit's sake
     intercept, variance = _line(sizes, values, errors)
     near, _ = _line(sizes[1:], values[1:], errors[1:])
     expected = _bend_variance(sizes, errors)
     bend = max(0.0, (near - intercept) ** 2 - expected)
     return intercept, math.sqrt(max(0.0, variance) + bend), float((values[-1] - intercept) / intercept)
+
+
+def _reached(runs: list[Run]) -> bool:
+    """Whether the chains have seen the whole posterior: step-size bias lifts the virials, unseen parts lower them."""
+    return bool(runs[-1].imbalance().min() > -UNBALANCED)
 
 
 def _line(x: NDArray[np.float64], y: NDArray[np.float64], error: NDArray[np.float64]) -> tuple[float, float]:
@@ -182,7 +190,10 @@ def _settled(runs: list[Run], rtol: float) -> bool:
     if any(run.alive.sum() < 2 for run in runs):
         return False
     value, error, _ = extrapolated(runs)
-    still = all(abs(run.drift()) <= max(rtol * abs(value), 3 * math.sqrt(2) * run.excess()[1]) for run in runs)
+    control = _reached(runs)
+    still = all(
+        abs(run.drift(control)) <= max(rtol * abs(value), 3 * math.sqrt(2) * run.excess(control)[1]) for run in runs
+    )
     return bool(value > 0 and error <= rtol * value and still)
 
 
@@ -191,4 +202,4 @@ def _spread(runs: list[Run]) -> float:
     if any(run.alive.sum() < 2 for run in runs):
         return math.inf
     value, error, _ = extrapolated(runs)
-    return (abs(runs[0].excess()[0] - value) - 2 * error) / max(abs(value), 1e-300)
+    return (abs(runs[0].excess(_reached(runs))[0] - value) - 2 * error) / max(abs(value), 1e-300)

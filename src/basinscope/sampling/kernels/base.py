@@ -65,6 +65,11 @@ def always(like: Tensor) -> Tensor:
     return torch.ones(len(like), dtype=torch.float64, device=like.device)
 
 
+def row_dot(a: Tensor, b: Tensor) -> Tensor:
+    """Σ_j a_cj b_cj (C,) in one pass over memory."""
+    return torch.bmm(a[:, None, :], b[:, :, None])[:, 0, 0]
+
+
 def squared_norm(rows: Tensor) -> Tensor:
     """‖row‖² (C,), summed in float64: energies of large networks need the digits."""
     return torch.linalg.vector_norm(rows, dim=1, dtype=torch.float64).square()

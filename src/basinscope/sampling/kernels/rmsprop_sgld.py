@@ -22,14 +22,16 @@ class State(NamedTuple):
 class RMSPropSGLD:
     """z' = z − (ε/2) G ∇U + √(ε G) ξ with G = 1/(√v + α), v the running mean of squared gradients.
 
-    A preconditioner that keeps adapting needs a drift term that is costly and usually left out; freezing it after
-    `warmup` steps makes it a constant map, so that only SGLD's own bias is left. Draws before that do not count.
+    A gradient that starts at zero, as at an exact minimum, must not give an unbounded step: α = 1 is the scale of
+    gradients under a unit localiser. A preconditioner that keeps adapting needs a drift term that is costly and
+    usually left out; freezing it after `warmup` steps makes it a constant map, so that only SGLD's own bias is left.
+    Draws before that do not count.
     """
 
     step_size: Tensor | float
     warmup: int = 200
     decay: float = 0.99
-    floor: float = 1e-8
+    floor: float = 1.0
 
     def init(self, position: Tensor, evaluate: Evaluate, random: Random) -> State:
         gradient = evaluate(position).gradient
