@@ -33,7 +33,7 @@ def deep_linear(count: int = 6) -> list[Network]:
     Depth 2 to 4, widths 5 to 21. By turns a generic point of full rank, and a balanced one of lower rank, which is as
     singular as a minimum can be.
     """
-    rng = np.random.default_rng(2)
+    rng = np.random.default_rng(2)  # the first seed on which the reference sampler converges on all six
     found: list[Network] = []
     while len(found) < count:
         widths = tuple(int(width) for width in rng.integers(5, 22, int(rng.integers(3, 6))))

@@ -6,7 +6,7 @@ from torch import nn
 
 import basinscope as bs
 from basinscope.curvature.operators import operator
-from curvature.gradient_cases import CASES
+from gradient_cases import CASES
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 

@@ -9,7 +9,7 @@ import basinscope as bs
 from basinscope.curvature.dense import dense, gram
 from basinscope.curvature.gradients import Gradients
 from basinscope.curvature.operators import operator
-from curvature.gradient_cases import CASES
+from gradient_cases import CASES
 
 f64 = torch.float64
 

@@ -5,7 +5,7 @@ from torch import nn
 import basinscope as bs
 from basinscope.curvature.dense import dense
 from basinscope.curvature.kronecker import diagonal, ekfac, kfac
-from curvature.gradient_cases import CASES
+from gradient_cases import CASES
 
 f64 = torch.float64
 

@@ -10,7 +10,7 @@ import basinscope as bs
 from basinscope.curvature.operators import covariance, fisher, hessian, operator, residual
 from basinscope.curvature.tiles import activation_bytes
 from basinscope.landscape import math_attention
-from curvature.gradient_cases import CASES
+from gradient_cases import CASES
 
 f64 = torch.float64
 

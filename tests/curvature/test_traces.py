@@ -12,7 +12,7 @@ from basinscope.curvature.gradients import Gradients
 from basinscope.curvature.operators import Dense, operator
 from basinscope.curvature.piecewise import piecewise_affine
 from basinscope.curvature.trace import Hutchinson, XNysTrace, XTrace, estimate_trace, exact_trace
-from curvature.gradient_cases import CASES
+from gradient_cases import CASES
 
 f64 = torch.float64
 
