@@ -7,9 +7,10 @@ from typing import Any
 import torch
 from devinterp.optim import SGLD
 from devinterp.slt.sampler import estimate_learning_coeff_with_summary
+from torch.utils.data import DataLoader, TensorDataset
+
 from speed.job import Job, Result, serve, timed
 from speed.problem import Problem
-from torch.utils.data import DataLoader, TensorDataset
 
 NAMES = {"step_size": "lr", "gamma": "localization", "nbeta": "nbeta"}
 

@@ -13,6 +13,7 @@ from pathlib import Path
 import torch
 from datasets import Dataset
 from devinterp.slt.llc import llc
+
 from speed.job import Job, Result, serve, timed
 from speed.problem import Problem
 

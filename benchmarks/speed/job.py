@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 BENCHMARKS = Path(__file__).parents[1]
-ONE_THREAD = {name: "1" for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")}
+ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
 
 
 @dataclass(frozen=True)
@@ -55,8 +55,7 @@ def run(python: str | Path, worker: str, jobs: list[Job]) -> list[Result]:
         [python, "-m", worker],
         input=json.dumps([asdict(job) for job in jobs]),
         env=environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
+        capture_output=True,
         text=True,
     )
     if process.returncode:

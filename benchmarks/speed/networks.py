@@ -18,7 +18,7 @@ SMALLEST, LARGEST = 200, 838  # parameters of the deep linear networks
 
 
 def perceptron() -> Problem:
-    """784-128-10 with ReLU on random images of ten classes, at random weights: what is timed does not depend on them."""
+    """784-128-10 with ReLU, ten random classes, random weights and data: time does not depend on them."""
     generator = torch.Generator().manual_seed(0)
     with torch.random.fork_rng():
         torch.manual_seed(0)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+import basinscope as bs
 from speed.job import Job, Result, serve, timed
 from speed.problem import Problem
-
-import basinscope as bs
 
 
 def estimate(job: Job, result: Result) -> None:

@@ -55,8 +55,8 @@ def _timing_text() -> list[str]:
         "Milliseconds of CPU per draw of one chain of plain SGLD: same network, data, step size, batch size and number",
         f"of draws over all chains ({PEER_CHAINS} chains for devinterp, where their number makes no difference;",
         f"{', '.join(map(str, CHAINS))} for us, where chains run as one batch). *Whole call* divides the call's CPU",
-        "seconds by its draws; *one more draw* leaves out what a call costs once. devinterp 2 takes language models only:",
-        "the networks are dressed as one (a sample's number is the token, its loss the loss of the next one).",
+        "seconds by its draws; *one more draw* leaves out what a call costs once. devinterp 2 takes language models",
+        "only: the networks are dressed as one (a sample's number is the token, its loss the loss of the next one).",
     ]
 
 
@@ -83,10 +83,10 @@ def _timings(timings: Sequence[Timing]) -> list[str]:
 
 def _accuracy_text() -> list[str]:
     return [
-        "Random deep linear networks at a minimum whose learning coefficient λ a theorem gives. λ_t is the exact mean at",
-        "the (nβ, γ) that was sampled, from a Gibbs sampler; where γ is 0, as in devinterp's defaults and README, it is",
-        "not defined. In the rows with nβ = n/log n devinterp was given our γ and a step size of a tenth (or half) of",
-        "1/(nβ·h_max + γ) from the true curvature, which a user would have to find first. Errors are absolute and",
+        "Random deep linear networks at a minimum whose learning coefficient λ a theorem gives. λ_t is the exact mean",
+        "at the (nβ, γ) that was sampled, from a Gibbs sampler; where γ is 0, as in devinterp's defaults and README, it",
+        "is not defined. In the rows with nβ = n/log n devinterp was given our γ and a step size of a tenth (or half)",
+        "of 1/(nβ·h_max + γ) from the true curvature, which a user would have to find first. Errors are absolute and",
         "relative; times are per network.",
     ]
 

@@ -125,10 +125,7 @@ def _diagnostics(measured: Sampler, outcome: Outcome, sides: dict[float, Outcome
         "interrupted": outcome.interrupted,
         "exhausted": outcome.exhausted,
         "batched": measured.losses.batched,
-        "gradient_term": measured.geometry.gradient_term(at),
-        "largest_eigenvalue": float(measured.geometry.values[0]),
-        "curvature_known": measured.geometry.complete,
-        "half_soft_rank": measured.geometry.half_soft_rank(at) if measured.geometry.complete else None,
+        **_curvature(measured, outcome),
         **run.settings,
     }
     if run.alive.sum() < 2:
@@ -154,6 +151,18 @@ def _diagnostics(measured: Sampler, outcome: Outcome, sides: dict[float, Outcome
     return found
 
 
+def _curvature(measured: Sampler, outcome: Outcome) -> dict[str, Any]:
+    """What curvature at w* says; not measured for a plain kernel, whose cost it would outweigh."""
+    if outcome.sampler not in ("hmc", "minibatch"):
+        return {"gradient_term": None, "largest_eigenvalue": None, "half_soft_rank": None}
+    known = measured.geometry
+    return {
+        "gradient_term": known.gradient_term(outcome.at),
+        "largest_eigenvalue": float(known.values[0]),
+        "half_soft_rank": known.half_soft_rank(outcome.at) if known.complete else None,
+    }
+
+
 def _trace(nbeta: float, outcome: Outcome) -> np.ndarray[Any, Any]:
     """nβ·excess of the living chains, (chains, at most 256 or so blocks)."""
     rows = outcome.main.trace.values("excess", chains=outcome.main.alive)
@@ -177,10 +186,10 @@ def _reasons(value: float, stderr: float, outcome: Outcome, found: dict[str, Any
     gradient = found["gradient_term"]
     if value <= 0:
         failures.append(
-            f"not at a minimum: λ̂ = {value:.3g} is not positive, so chains found lower loss than w* has (gradient term "
-            f"{gradient:.3g}) — train longer, or raise gamma"
+            f"not at a minimum: λ̂ = {value:.3g} is not positive, so chains found lower loss than w* has — train "
+            f"longer, or raise gamma"
         )
-    elif gradient > 0.1 * value:
+    elif gradient is not None and gradient > 0.1 * value:
         doubts.append(
             f"not at a minimum: the gradient term ½(nβ)²gᵀA⁻¹g = {gradient:.3g} is {gradient / value:.0%} of λ̂ — train "
             f"longer, or read λ̂ as a lower value"
@@ -216,8 +225,7 @@ def _reasons(value: float, stderr: float, outcome: Outcome, found: dict[str, Any
 def _prior_dominated(found: dict[str, Any], value: float) -> list[str]:
     """λ̂ that the localiser decides: no direction is stiffer than γ and λ̂ grows nearly in proportion to 1/γ."""
     curve = found["gamma_curve"]
-    resolved = found["nbeta"] * found["largest_eigenvalue"] > found["gamma"]
-    if resolved or len(curve) < 3 or curve[0][1] < 2.2 * value:
+    if len(curve) < 3 or curve[0][1] < 2.2 * value or found["nbeta"] * found["largest_eigenvalue"] > found["gamma"]:
         return []
     return [
         f"prior-dominated: no direction is stiffer than gamma={found['gamma']:.3g}, and λ̂ triples with 1/gamma — lower "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -16,7 +17,7 @@ from ..progress import Report
 from . import adjusted, plain, unadjusted
 from .calibration import Geometry, Resolution, geometry
 from .chains import ChainLosses
-from .cost import cost
+from .cost import Cost, cost
 from .diagnostics import Summary
 from .runs import Run
 from .target import Target
@@ -114,9 +115,16 @@ class Sampler:
         self.land = land
         self.settings = settings
         self.losses = ChainLosses(land)
-        self._cost = cost(land)
-        self.geometry = geometry(land, self.losses, torch.zeros_like(self.losses.origin)[None], settings.seed)
         self._typical: Geometry | None = None  # curvature where the chains are, known after the first run
+
+    @cached_property
+    def geometry(self) -> Geometry:
+        """Curvature at w*."""
+        return geometry(self.land, self.losses, torch.zeros_like(self.losses.origin)[None], self.settings.seed)
+
+    @cached_property
+    def _cost(self) -> Cost:
+        return cost(self.land)
 
     def run(self, at: Resolution, report: Report, start: Outcome | None = None) -> Outcome:
         """Sample at resolution `at`; `start` is an outcome at a neighbouring one, whose chains go on from where they
@@ -241,11 +249,10 @@ class Sampler:
             sampler,
             self.losses,
             at,
-            stiffest=at.nbeta * max(0.0, float(self.geometry.values[0])) + at.gamma,
+            step_size=settings.step_size or plain.stable_step(sampler, self.geometry, at),
             chains=settings.chains or 4,
             draws=settings.draws or 2000,
             batch_size=batch,
-            step_size=settings.step_size,
             burn_in=settings.burn_in,
             seed=settings.seed,
             report=report,

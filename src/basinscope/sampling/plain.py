@@ -8,7 +8,7 @@ import torch
 
 from ..progress import Report
 from .adjusted import ceiling
-from .calibration import Resolution
+from .calibration import Geometry, Resolution
 from .chains import ChainLosses
 from .engine import Engine
 from .kernels import BAOAB, MALA, SGLD, SGNHT, Kernel, LeimkuhlerMatthews, RMSPropSGLD
@@ -25,26 +25,23 @@ def sample(
     losses: ChainLosses,
     at: Resolution,
     *,
-    stiffest: float,
+    step_size: float,
     chains: int,
     draws: int,
     batch_size: int,
-    step_size: float | None,
     burn_in: float | None,
     seed: int,
     report: Report,
 ) -> Run:
     """`draws` steps of the kernel `name` from w*, in the network's own coordinates.
 
-    Without a step size, half the inverse of the stiffest curvature nβσ + γ (its root for the momentum kernels) is
-    taken. `mala` runs on all data, the others on minibatches with the loss read before the step.
+    `mala` runs on all data, the others on minibatches with the loss read before the step.
     """
     target = Target(losses, at.nbeta, at.gamma, Whitening.identity(losses.origin))
-    size = step_size or (0.5 / stiffest if name not in ("baoab", "sgnht") else 0.5 / math.sqrt(stiffest))
     generator = torch.Generator(losses.origin.device).manual_seed(seed)
     position = torch.zeros(chains, losses.dimension, dtype=losses.origin.dtype, device=losses.origin.device)
     evaluate = target.full if name == "mala" else minibatches(target, batch_size, generator, None)
-    engine = Engine(_kernel(name, size, target, draws), evaluate, position, generator, ceiling(target))
+    engine = Engine(_kernel(name, step_size, target, draws), evaluate, position, generator, ceiling(target))
     trace = Trace(chains)
     interrupted = False
     try:
@@ -56,7 +53,13 @@ def sample(
         if trace.draws < 64:
             raise
     discard = 0.5 if burn_in is None else burn_in
-    return Run(target, trace, engine.alive.cpu().numpy(), engine.living(), size, {}, interrupted, False, discard)
+    return Run(target, trace, engine.alive.cpu().numpy(), engine.living(), step_size, {}, interrupted, False, discard)
+
+
+def stable_step(name: str, curvature: Geometry, at: Resolution) -> float:
+    """Half the inverse of the stiffest curvature nβσ + γ, or half its root for kernels with momentum."""
+    stiffest = at.nbeta * max(0.0, float(curvature.values[0])) + at.gamma
+    return 0.5 / (math.sqrt(stiffest) if name in ("baoab", "sgnht") else stiffest)
 
 
 def _kernel(name: str, size: float, target: Target, draws: int) -> Kernel:
