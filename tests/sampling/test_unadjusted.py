@@ -18,9 +18,7 @@ def line(values, errors=(0.1, 0.1, 0.1), sizes=SIZES):
     found = zip(sizes, values, errors, strict=True)
 
     def run(size, value, error):
-        return SimpleNamespace(
-            step_size=size, excess=lambda control: (value, error), imbalance=lambda: np.zeros(2), alive=np.ones(4, bool)
-        )
+        return SimpleNamespace(step_size=size, excess=lambda control: (value, error), profits=lambda most: True)
 
     return extrapolated([run(*each) for each in found])
 

@@ -46,25 +46,37 @@ class Run:
 
         E[δ·∇U] = d and E[δᵀM∇U] = Tr M hold exactly for the posterior, and both go up and down with the loss: on a
         quadratic whose directions are known, δᵀM∇U is twice nβ·excess, draw by draw. What they are off by in this
-        run, times the regression slopes of the loss on them, is taken out. A run whose virials are off by more than
-        chance has left part of the posterior unseen, where the slopes may differ: then nothing is taken out, unless
-        `control` says so. Rare excursions that no draw has made yet can hide from the check, so that a part of the
+        run, times the regression slopes of the loss on them, is taken out where that `profits`, unless `control`
+        says otherwise. Rare excursions that no draw has made yet can hide from every check, so that a part of the
         plain standard error stays.
         """
-        raw, blocks = self._controlled(False), self._controlled(control)
-        errors = [np.sqrt(rows.var(ddof=1) / effective_size(rows)) for rows in (blocks, raw)]
-        return float(blocks.mean()), float(np.hypot(errors[0], UNSEEN * errors[1]))
+        raw = self._blocks(control=False)
+        if control is False or (control is None and not self.profits()):
+            return float(raw.mean()), _error(raw)
+        blocks = self._blocks(control=True)
+        return float(blocks.mean()), float(np.hypot(_error(blocks), UNSEEN * _error(raw)))
+
+    def profits(self, most: float = UNBALANCED) -> bool:
+        """Whether control variates can be trusted and pay.
+
+        A run whose virials are off by more than chance has left part of the posterior unseen, where the slopes may
+        differ; `most` is how many standard errors they may lie above their exact means. And virials that mix more
+        slowly than the loss add more error to its mean than they take out, though each draw's is smaller.
+        """
+        off = self.imbalance()
+        balanced = off.min() > -UNBALANCED and off.max() < most
+        return bool(balanced and _error(self._blocks(control=True)) < _error(self._blocks(control=False)))
 
     def drift(self, control: bool | None = None) -> float:
         """Mean excess loss of the last quarter of the run less that of the quarter before it."""
-        kept = self._controlled(control)
+        kept = self._blocks(self.profits() if control is None else control)
         middle = kept.shape[1] // 2
         return float(kept[:, middle:].mean() - kept[:, :middle].mean())
 
     def imbalance(self) -> NDArray[np.float64]:
         """How many standard errors the two virials are off their exact means."""
         rows = np.moveaxis(self._surplus(), -1, 0)
-        return np.array([row.mean() / max(np.sqrt(row.var(ddof=1) / effective_size(row)), 1e-300) for row in rows])
+        return np.array([row.mean() / max(_error(row), 1e-300) for row in rows])
 
     def _surplus(self) -> NDArray[np.float64]:
         """The virials less their exact means, (chains, blocks, 2)."""
@@ -72,14 +84,20 @@ class Run:
         kept = [self.trace.values(name, discard=self.discard, chains=self.alive) - mean for name, mean in exact.items()]
         return np.stack(kept, axis=-1)
 
-    def _controlled(self, control: bool | None) -> NDArray[np.float64]:
+    def _blocks(self, control: bool) -> NDArray[np.float64]:
+        """Block means of the excess loss, (chains, blocks), with or without control variates."""
         excess = self.trace.values("excess", discard=self.discard, chains=self.alive)
-        if control is False or (control is None and np.abs(self.imbalance()).max() > UNBALANCED):
+        if not control:
             return excess
         surplus = self._surplus()
         flat = surplus.reshape(-1, surplus.shape[-1])
         slopes, *_ = np.linalg.lstsq(flat - flat.mean(0), excess.ravel() - excess.mean(), rcond=1e-9)
         return excess - surplus @ slopes
+
+
+def _error(blocks: NDArray[np.float64]) -> float:
+    """Standard error of the mean of all blocks, autocorrelation included."""
+    return float(np.sqrt(blocks.var(ddof=1) / effective_size(blocks)))
 
 
 def converged(run: Run, rtol: float) -> bool:

@@ -13,7 +13,7 @@ from ..progress import Report
 from .adjusted import ceiling
 from .engine import Engine
 from .kernels import LeimkuhlerMatthews
-from .runs import UNBALANCED, Run
+from .runs import Run
 from .target import Evaluate, Evaluation, Target
 from .trace import Trace
 
@@ -154,7 +154,7 @@ def extrapolated(runs: list[Run]) -> tuple[float, float, float]:
     A weighted straight line through the runs' means against ε. The standard error holds the Monte Carlo error of its
     intercept and the distance to the line through the two smallest steps, which a bend would show.
     """
-    control = _reached(runs)
+    control = _controlled(runs)
     sizes = np.array([run.step_size for run in runs])
     values, errors = (np.array(column) for column in zip(*(run.excess(control) for run in runs), strict=True))
     errors = np.maximum(errors, 1e-6 * np.abs(values).max() + 1e-300)  # of one size, for the fit's sake
@@ -165,9 +165,10 @@ def extrapolated(runs: list[Run]) -> tuple[float, float, float]:
     return intercept, math.sqrt(max(0.0, variance) + bend), float((values[-1] - intercept) / intercept)
 
 
-def _reached(runs: list[Run]) -> bool:
-    """Whether the chains have seen the whole posterior: step-size bias lifts the virials, unseen parts lower them."""
-    return bool(runs[-1].imbalance().min() > -UNBALANCED)
+def _controlled(runs: list[Run]) -> bool:
+    """Whether to use control variates, at all step sizes or at none: step-size bias may lift the virials, only parts
+    of the posterior that were never seen lower them."""
+    return runs[-1].profits(most=math.inf)
 
 
 def _line(x: NDArray[np.float64], y: NDArray[np.float64], error: NDArray[np.float64]) -> tuple[float, float]:
@@ -190,7 +191,7 @@ def _settled(runs: list[Run], rtol: float) -> bool:
     if any(run.alive.sum() < 2 for run in runs):
         return False
     value, error, _ = extrapolated(runs)
-    control = _reached(runs)
+    control = _controlled(runs)
     still = all(
         abs(run.drift(control)) <= max(rtol * abs(value), 3 * math.sqrt(2) * run.excess(control)[1]) for run in runs
     )
@@ -202,4 +203,4 @@ def _spread(runs: list[Run]) -> float:
     if any(run.alive.sum() < 2 for run in runs):
         return math.inf
     value, error, _ = extrapolated(runs)
-    return (abs(runs[0].excess(_reached(runs))[0] - value) - 2 * error) / max(abs(value), 1e-300)
+    return (abs(runs[0].excess(_controlled(runs))[0] - value) - 2 * error) / max(abs(value), 1e-300)
