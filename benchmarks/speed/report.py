@@ -85,9 +85,9 @@ def _accuracy_text() -> list[str]:
     return [
         "Random deep linear networks at a minimum whose learning coefficient λ a theorem gives. λ_t is the exact mean",
         "at the (nβ, γ) that was sampled, from a Gibbs sampler; where γ is 0, as in devinterp's defaults and README,",
-        "it is not defined. In the rows with nβ = n/log n devinterp was given our γ and a step size of a tenth (or half)",
-        "of 1/(nβ·h_max + γ) from the true curvature, which a user would have to find first. Errors are absolute and",
-        "relative; times are per network.",
+        "it is not defined. In the rows with nβ = n/log n devinterp was given our γ and a step size of a tenth (or",
+        "half) of 1/(nβ·h_max + γ) from the true curvature, which a user would have to find first. Errors are absolute",
+        "and relative; times are per network.",
     ]
 
 
