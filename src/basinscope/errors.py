@@ -7,3 +7,7 @@ class BasinscopeError(Exception):
 
 class InputError(BasinscopeError, ValueError):
     """An argument, a model or a data set that cannot yield a trustworthy number."""
+
+
+class StoreError(BasinscopeError, RuntimeError):
+    """A store of results that cannot be read or written as it should: nothing that it holds is lost."""
