@@ -1,0 +1,1 @@
+"""The models and the data that the studies use: `zoo.models` and `zoo.data`."""

@@ -1,0 +1,35 @@
+"""LeNet-5."""
+
+from __future__ import annotations
+
+from torch import nn
+
+from ...checks import whole
+from ...errors import InputError
+
+
+def lenet5(channels: int = 1, classes: int = 10, size: int = 28) -> nn.Sequential:
+    """LeNet-5 with ReLU and max pooling, for square images of `size` 28 (padded by two) or 32.
+
+    Convolutions 6 and 16 channels of 5 × 5, each followed by 2 × 2 pooling, then 400-120-84-classes.
+
+    Examples:
+        >>> sum(weight.numel() for weight in lenet5().parameters())
+        61706
+    """
+    if size not in (28, 32):
+        raise InputError(f"size must be 28 or 32, got {size!r} — resize the images")
+    return nn.Sequential(
+        nn.Conv2d(whole("channels", channels, least=1), 6, 5, padding=(32 - size) // 2),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Conv2d(6, 16, 5),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Flatten(),
+        nn.Linear(400, 120),
+        nn.ReLU(),
+        nn.Linear(120, 84),
+        nn.ReLU(),
+        nn.Linear(84, whole("classes", classes, least=1)),
+    )

@@ -1,0 +1,41 @@
+"""The three networks of "Flatness After All?" (appendix D.1): 7 × 7 grey images, ten classes."""
+
+from __future__ import annotations
+
+from torch import nn
+
+from .feedforward import ffnn
+
+
+def flatness_mlp() -> nn.Sequential:
+    """49-70-10 with ReLU: 4,210 parameters.
+
+    Examples:
+        >>> sum(weight.numel() for weight in flatness_mlp().parameters())
+        4210
+    """
+    return ffnn([49, 70, 10])
+
+
+def flatness_big_mlp() -> nn.Sequential:
+    """49-70-70-10 with ReLU: 9,180 parameters.
+
+    Examples:
+        >>> sum(weight.numel() for weight in flatness_big_mlp().parameters())
+        9180
+    """
+    return ffnn([49, 70, 70, 10])
+
+
+def flatness_cnn() -> nn.Sequential:
+    """Three 3 × 3 convolutions without padding, 1 → 15 → 20 → 10 channels, with ReLU: 4,680 parameters.
+
+    7 × 7 shrinks to 5 × 5, 3 × 3 and 1 × 1, so that the last convolution's ten channels are the class scores.
+
+    Examples:
+        >>> sum(weight.numel() for weight in flatness_cnn().parameters())
+        4680
+    """
+    return nn.Sequential(
+        nn.Conv2d(1, 15, 3), nn.ReLU(), nn.Conv2d(15, 20, 3), nn.ReLU(), nn.Conv2d(20, 10, 3), nn.Flatten()
+    )
