@@ -7,7 +7,7 @@ Tr F = (1/n) Σ_i Σ_k ‖J_iᵀ s_ik‖² with B_i = Σ_k s_ik s_ikᵀ, and Tr 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import torch
@@ -16,10 +16,10 @@ from torch import Tensor
 from ..landscape import Landscape
 from ..progress import Report
 from ..samples import Samples
-from .gradients import Gradients, Outer, Piece
+from .gradients import Gradients
 from .likelihood import drawn, random_root
 from .roots import count
-from .tiles import activation_bytes
+from .stack_traces import stack_traces
 
 MOST_ROOTS = 128  # backward passes beyond which a trace is sampled instead
 DRAWS = 12  # random roots or labels before a standard error is believed
@@ -32,7 +32,8 @@ Block = Callable[[int, int], dict[str, Tensor]]  # (seed, number) -> that many i
 class LayerTraces:
     """Traces of the diagonal blocks (value, standard error) by parameter name, and of the whole matrix.
 
-    `passes` backward passes over the data were made; a standard error of 0 means that the trace is exact.
+    `method` is `closed form`, `gradient norms` or `sampled gradient norms`, and `passes` the number of backward passes
+    over the data; a standard error of 0 means that the trace is exact.
     """
 
     layers: dict[str, tuple[float, float]]
@@ -40,6 +41,13 @@ class LayerTraces:
     stderr: float
     freedom: float
     passes: int
+    method: str
+
+    @classmethod
+    def exact(cls, found: Mapping[str, float], passes: int, method: str) -> LayerTraces:
+        """Traces without error."""
+        layers = {name: (value, 0.0) for name, value in found.items()}
+        return cls(layers, math.fsum(found.values()), 0.0, math.inf, passes, method)
 
 
 def layer_traces(
@@ -53,10 +61,10 @@ def layer_traces(
 ) -> LayerTraces:
     """Tr F (`matrix="fisher"`) or Tr C (`"covariance"`), whole and by parameter.
 
-    Exact, one backward pass for each of the r roots of B, up to r = 128. Beyond that (a vocabulary at every position
-    of a sequence) random roots s = L u, B = L Lᵀ, u of random signs for each sample, until the standard error meets
-    `rtol`: their errors average out over samples, so that a few suffice. A loss of your own that brings `sample` gets
-    random labels in the same way.
+    Exact, in closed form for plain stacks of linear layers, else by one backward pass for each of the r roots of B, up
+    to r = 128. Beyond that (a vocabulary at every position of a sequence) random roots s = L u, B = L Lᵀ, u of random
+    signs for each sample, until the standard error meets `rtol`: their errors average out over samples, so that a few
+    suffice. A loss of your own that brings `sample` gets random labels in the same way.
 
     Examples:
         >>> import torch, basinscope as bs
@@ -66,12 +74,15 @@ def layer_traces(
     """
     if matrix == "fisher" and land.loss.family == "custom":
         return _sampled(lambda first, number: _labels(land, first, number, memory), rtol, seed, report)
+    stack = stack_traces(land, curved=False, memory=memory, report=report) if matrix == "fisher" else None
+    if stack is not None:
+        return LayerTraces.exact(stack.fisher, 1, "closed form")
     roots = count(land, matrix)
     if roots > MOST_ROOTS:
         return _sampled(lambda first, number: _norms(_Random(land, first, number, memory)), rtol, seed, report)
-    found = {name: float(part.sum()) for name, part in _norms(Gradients(land, matrix, memory), report).items()}
-    layers = {name: (found.get(name, 0.0), 0.0) for name in land.parameters}
-    return LayerTraces(layers, math.fsum(found.values()), 0.0, math.inf, roots)
+    norms = _norms(Gradients(land, matrix, memory), report)
+    found = {name: float(norms[name].sum()) if name in norms else 0.0 for name in land.parameters}
+    return LayerTraces.exact(found, roots, "gradient norms")
 
 
 class _Random(Gradients):
@@ -88,13 +99,13 @@ class _Random(Gradients):
 
 def _norms(gradients: Gradients, report: Report = lambda fraction, text: None) -> dict[str, Tensor]:
     """(1/n) Σ_i ‖g_ik‖² over the samples, by parameter and root k."""
-    land, found, done = gradients.land, dict[str, Tensor](), 0
-    for batch in land.batches(_tile(gradients)):
-        for piece in gradients.of(batch):
-            for name, squares in _squares(piece):
-                found[name] = found.get(name, 0) + squares / land.n
-        done += batch.n
-        report(done / land.n, "")
+    found: dict[str, Tensor] = {}
+    n, done = gradients.land.n, 0
+    for tile in gradients.squares():
+        for name, squares in tile.items():
+            found[name] = found.get(name, 0) + squares.sum(0).cpu() / n
+        done += len(next(iter(tile.values())))
+        report(done / n, "")
     return found
 
 
@@ -117,37 +128,4 @@ def _sampled(block: Block, rtol: float, seed: int, report: Report) -> LayerTrace
         report(min(1.0, rtol * value / max(stderr, 1e-300)) ** 2, f"{value:.4g} ± {stderr:.2g}")
         if stderr <= rtol * value or k >= MOST_DRAWS:
             layers = {name: (float(part.mean()), float(part.std()) / math.sqrt(k)) for name, part in found.items()}
-            return LayerTraces(layers, value, stderr, k - 1, k)
-
-
-def _squares(piece: Piece) -> Iterator[tuple[str, Tensor]]:
-    """Σ_i ‖g_ik‖² of each parameter in the piece, (r,) in float64."""
-    if not isinstance(piece, Outer):
-        yield piece.names[0], piece.values.square().sum(2).double().sum(0).cpu()
-        return
-    sides = [piece.right] if len(piece.names) == 1 else [piece.right[..., :-1], piece.right[..., -1:]]  # bias last
-    for name, right in zip(piece.names, sides, strict=True):
-        yield name, _outer_squares(piece.left, right).double().cpu()
-
-
-def _outer_squares(left: Tensor, right: Tensor) -> Tensor:
-    """Σ_i ‖Σ_t δ_ikt ⊗ a_it‖² for δ (m, r, T, o) and a (m, T, i)."""
-    positions, outputs, inputs = left.shape[2], left.shape[3], right.shape[2]
-    if positions == 1:
-        return (left[:, :, 0].square().sum(2) * right[:, 0].square().sum(1, keepdim=True)).sum(0)
-    if positions * (outputs + inputs) <= outputs * inputs:
-        return ((left @ left.mT) * (right @ right.mT).unsqueeze(1)).sum((0, 2, 3))
-    return torch.stack([(left[:, k].mT @ right).square().sum() for k in range(left.shape[1])])
-
-
-def _tile(gradients: Gradients) -> int:
-    """Samples that go through together: larger than for products of rows, which need the rows written out."""
-    held, largest, item = 0, 0, gradients.land.parameters[next(iter(gradients.land.parameters))].element_size()
-    for piece in gradients.of(gradients.land.take(torch.arange(1))):
-        if isinstance(piece, Outer):
-            held += piece.left.numel() + piece.right.numel()
-            largest = max(largest, min(piece.index.numel(), piece.left.shape[1] * piece.left.shape[2] ** 2))
-        else:
-            held += piece.values.numel()
-    sample = item * (4 * held + 2 * largest) + 3 * activation_bytes(gradients.land)
-    return max(1, min(gradients.land.n, gradients.memory // sample))
+            return LayerTraces(layers, value, stderr, k - 1, k, "sampled gradient norms")

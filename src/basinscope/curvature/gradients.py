@@ -17,7 +17,7 @@ from .calls import Call, Key, Recorder, Scaling
 from .precision import full_precision
 from .roots import count, head, roots
 from .samplewise import one_by_one, side_by_side
-from .tiles import memory_bound
+from .tiles import activation_bytes, memory_bound
 
 
 @dataclass(frozen=True)
@@ -44,14 +44,20 @@ class Outer:
         values = torch.einsum("mrto,mti->mroi", self.left, self.right).flatten(2)
         return Rows(self.names, self.index.flatten(), values)
 
-    def norms(self) -> Tensor:
-        """Σ_k ‖g_ik‖² of every sample, (m,) in float64."""
-        positions = self.left.shape[2]
-        if positions**2 > self.index.numel():
-            return self.rows().norms()
-        # ‖Σ_t δ_t a_tᵀ‖² = Σ_ts (δ_t·δ_s)(a_t·a_s): the gradient itself is not needed.
-        left, right = self.left.double(), self.right.double()
-        return ((left @ left.mT) * (right @ right.mT)[:, None]).sum((1, 2, 3))
+    def squares(self) -> list[tuple[str, Tensor]]:
+        """‖g_ik‖² by parameter, (m, r) in float64."""
+        sides = [self.right] if len(self.names) == 1 else [self.right[..., :-1], self.right[..., -1:]]  # bias last
+        return [(name, self._squares(right).double()) for name, right in zip(self.names, sides, strict=True)]
+
+    def _squares(self, right: Tensor) -> Tensor:
+        left, positions = self.left, self.left.shape[2]
+        if positions == 1:
+            return left[:, :, 0].square().sum(2) * right[:, 0].square().sum(1, keepdim=True)
+        if positions * (left.shape[3] + right.shape[2]) <= left.shape[3] * right.shape[2]:
+            # ‖Σ_t δ_t a_tᵀ‖² = Σ_ts (δ_t·δ_s)(a_t·a_s): the gradient itself is not needed.
+            return ((left @ left.mT) * (right @ right.mT).unsqueeze(1)).sum((2, 3))
+        written = [(left[:, k].mT @ right).square().sum((1, 2)) for k in range(left.shape[1])]
+        return torch.stack(written, 1) if written else left.new_zeros(left.shape[:2])
 
 
 @dataclass(frozen=True)
@@ -66,9 +72,9 @@ class Rows:
         """Itself: both kinds of pieces can be written out."""
         return self
 
-    def norms(self) -> Tensor:
-        """Σ_k ‖g_ik‖² of every sample, (m,) in float64."""
-        return self.values.double().square().sum((1, 2))
+    def squares(self) -> list[tuple[str, Tensor]]:
+        """‖g_ik‖² by parameter, (m, r) in float64; there is but one."""
+        return [(self.names[0], self.values.square().sum(2).double())]
 
 
 Piece = Outer | Rows
@@ -100,9 +106,18 @@ class Gradients:
         for batch in self.land.batches(self.tile):
             yield self.of(batch)
 
+    def squares(self) -> Iterator[dict[str, Tensor]]:
+        """‖g_ik‖² by parameter, (m, r) in float64, of one tile after the other."""
+        for batch in self.land.batches(self._wide_tile()):
+            found: dict[str, Tensor] = {}
+            for piece in self.of(batch):
+                for name, squares in piece.squares():
+                    found[name] = found.get(name, 0) + squares
+            yield found
+
     def norms(self) -> Tensor:
         """Σ_k ‖g_ik‖² of all samples, (n,) in float64: their mean is the trace of the matrix."""
-        return torch.cat([torch.stack([piece.norms() for piece in tile]).sum(0) for tile in self])
+        return torch.cat([torch.stack([part.sum(1) for part in found.values()]).sum(0) for found in self.squares()])
 
     def of(self, batch: Samples) -> list[Piece]:
         """The pieces of one batch."""
@@ -178,7 +193,21 @@ class Gradients:
         held += sum(piece.left.numel() + piece.right.numel() for piece in pieces if isinstance(piece, Outer))
         # What two layers are contracted through.
         products = max((max(o**2 + i**2, o * written) for o, i in (piece.index.shape for piece in plain)), default=0)
-        return max(1, min(self.land.n, self.memory // (16 * (held + products + 1))))
+        sample = 16 * (held + products) + 3 * activation_bytes(self.land)
+        return max(1, min(self.land.n, self.memory // sample))
+
+    def _wide_tile(self) -> int:
+        """The same for norms alone, which need fewer rows written out."""
+        held, largest = 0, 0
+        for piece in self.of(self.land.take(torch.arange(1))):
+            if isinstance(piece, Outer):
+                held += piece.left.numel() + piece.right.numel()
+                largest = max(largest, min(piece.index.numel(), piece.left.shape[1] * piece.left.shape[2] ** 2))
+            else:
+                held += piece.values.numel()
+        item = torch.finfo(self.land.dtype).bits // 8
+        sample = item * (4 * held + 2 * largest) + 3 * activation_bytes(self.land)
+        return max(1, min(self.land.n, self.memory // sample))
 
 
 def _layers(

@@ -27,7 +27,7 @@ HEADROOM = 1.2  # more probes than the pilot asks for: its own standard error ma
 
 @dataclass(frozen=True)
 class Trace:
-    """A trace from `products` matrix–vector products, by `exact`, `hutchinson`, `xtrace` or `xnystrace`.
+    """A trace from `products` matrix–vector products, by `exact`, `hutchinson`, `xtrace`, `xnystrace` or a closed form.
 
     `blocks` holds (value, standard error) of the diagonal blocks asked for.
     """

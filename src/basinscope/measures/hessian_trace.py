@@ -7,6 +7,7 @@ import math
 from ..curvature.ghost import LayerTraces, layer_traces
 from ..curvature.operators import CurvatureOperator, hessian, residual
 from ..curvature.piecewise import piecewise_affine
+from ..curvature.stack_traces import stack_traces
 from ..curvature.trace import Trace, estimate_trace
 from ..errors import InputError
 from ..estimates import Estimate
@@ -28,9 +29,10 @@ def hessian_trace(
     """Tr H, Tr F or Tr C of the mean loss at w*.
 
     Tr F and Tr C are exact sums of squared per-sample gradients. H = F + R with R = (1/n) Σ_i Σ_k r_ik ∇²z_ik, so
-    Tr H = Tr F exactly where the outputs z are piecewise affine in the weights of each layer (ReLU networks), and
-    elsewhere only Tr R, the smaller and less noisy part, is estimated: by Hutchinson's vᵀRv, or XTrace when that takes
-    fewer products. It stops when the standard error is at most `rtol` · |trace|.
+    Tr H = Tr F exactly where the outputs z are piecewise affine in the weights of each layer (ReLU networks). For
+    plain stacks of linear layers and elementwise functions Tr R has a closed form too, used unless the layers are too
+    many and too wide. Elsewhere only Tr R, the smaller and less noisy part, is estimated: by Hutchinson's vᵀRv, or
+    XTrace when that takes fewer products. It stops when the standard error is at most `rtol` · |trace|.
 
     Args:
         land: the landscape.
@@ -44,8 +46,8 @@ def hessian_trace(
         progress: show a bar.
 
     Returns:
-        An estimate whose standard error is 0 where the trace is exact. Diagnostics: `method`, `products`, `passes`
-        (backward passes for Tr F or Tr C), `fisher_trace`.
+        An estimate whose standard error is 0 where the trace is exact. Diagnostics: `method` (`closed form`, `gradient
+        norms`, …), `products`, `passes` (backward passes for Tr F or Tr C), `fisher_trace`.
 
     Examples:
         >>> import torch, basinscope as bs
@@ -88,6 +90,11 @@ def _parts(
         return layer_traces(land, matrix, rtol=rtol, seed=seed, memory=memory, report=report), None
     if land.loss.family == "custom":
         return None, probed(hessian(land, memory=memory), offset=0.0)
+    stack = stack_traces(land, curved=True, memory=memory, report=report)
+    if stack is not None:
+        blocks = tuple((value, 0.0) for value in stack.residual.values())
+        rest = Trace(math.fsum(stack.residual.values()), 0.0, math.inf, "closed form", 0, blocks)
+        return LayerTraces.exact(stack.fisher, 1, "closed form"), rest
     known = layer_traces(land, "fisher", rtol=rtol / 2, seed=seed, memory=memory, report=report)
     if piecewise_affine(land):
         return known, None
@@ -103,12 +110,13 @@ def _estimate(
     if known is not None:
         value += known.value
         errors.append((known.stderr, known.freedom))
-        method.append("gradient norms" if known.stderr == 0 else "sampled gradient norms")
+        method.append(known.method)
         layers = {name: known.layers.get(name, (0.0, 0.0)) for name in layers}
     if random is not None:
         value += random.value
         errors.append((random.stderr, random.freedom))
-        method.append(random.method if known is None else f"{random.method} on H − F")
+        if random.method not in method:
+            method.append(random.method if known is None else f"{random.method} on H − F")
         if per_layer:
             pairs = zip(layers.items(), random.blocks, strict=True)
             layers = {name: (a + c, math.hypot(b, d)) for (name, (a, b)), (c, d) in pairs}
