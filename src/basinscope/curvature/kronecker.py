@@ -64,7 +64,7 @@ def _tiles(land: Landscape, matrix: str, scale: Tensor | None) -> Iterator[list[
         pieces = [scaled(piece, scale) for piece in tile]
         for before, after in zip(tile, pieces, strict=True):
             if isinstance(before, Rows):
-                _check_layer(land, before.names)
+                check_layer(land, before.names)
             elif isinstance(after, Rows):
                 raise InputError(
                     f"KFAC needs a weight decay that is the same for all outputs of a layer, but that of "
@@ -73,7 +73,11 @@ def _tiles(land: Landscape, matrix: str, scale: Tensor | None) -> Iterator[list[
         yield pieces
 
 
-def _check_layer(land: Landscape, names: tuple[str, ...]) -> None:
+def check_layer(
+    land: Landscape,
+    names: tuple[str, ...],
+    remedy: str = "take method='block', 'diagonal' or 'lanczos', or leave it out with land.restrict()",
+) -> None:
     """Refuse parameters without Kronecker factors."""
     for name in names:
         owner = name.rpartition(".")[0]
@@ -81,8 +85,7 @@ def _check_layer(land: Landscape, names: tuple[str, ...]) -> None:
         if not isinstance(layer, _NORMS):
             raise InputError(
                 f"KFAC does not cover parameter {name!r} of layer {owner or 'model'!r} ({type(layer).__name__}): it "
-                f"knows Linear, Conv2d, Embedding and attention projections, each weight used in one way only — take "
-                f"method='block', 'diagonal' or 'lanczos', or leave it out with land.restrict()"
+                f"knows Linear, Conv2d, Embedding and attention projections, each weight used in one way only — {remedy}"
             )
 
 
@@ -92,12 +95,13 @@ def _factors(land: Landscape, matrix: str, scale: Tensor | None, sharing: Sharin
         raise InputError(f"sharing must be 'expand' or 'reduce', got {sharing!r}")
     sums: list[Factors] = []
     for pieces in _tiles(land, matrix, scale):
-        new = [_moments(piece, sharing) for piece in pieces]
-        sums = [_plus(old, more) for old, more in zip(sums, new, strict=True)] if sums else new
+        new = [moments(piece, sharing) for piece in pieces]
+        sums = [plus(old, more) for old, more in zip(sums, new, strict=True)] if sums else new
     return [(outputs / land.n, None if inputs is None else inputs / land.n) for outputs, inputs in sums]
 
 
-def _moments(piece: Piece, sharing: Sharing) -> Factors:
+def moments(piece: Piece, sharing: Sharing) -> Factors:
+    """n·B and n·A of the samples of one piece, in float64; a piece of rows gives n times its whole block."""
     if isinstance(piece, Rows):
         rows = piece.values.double().flatten(0, 1)
         return rows.T @ rows, None
@@ -112,7 +116,8 @@ def _moments(piece: Piece, sharing: Sharing) -> Factors:
     return left.T @ left, right.T @ right / positions
 
 
-def _plus(old: Factors, more: Factors) -> Factors:
+def plus(old: Factors, more: Factors) -> Factors:
+    """The moments of two sets of samples together."""
     return old[0] + more[0], None if old[1] is None or more[1] is None else old[1] + more[1]
 
 

@@ -1,0 +1,137 @@
+"""The online low-rank Fisher matrix of Povey, Zhang and Khudanpur (2015), as pure functions of its state.
+
+Every function takes leading axes: many matrices of one shape are handled at once.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from .damping import with_norm_of
+
+INITIAL_UPDATES = 3  # on the first batch: a few rounds of subspace iteration towards its leading directions
+
+
+class LowRank(NamedTuple):
+    """F = RᵀDR + ρI: `basis` R (…, r, D) with orthonormal rows, `spectrum` D (…, r), `floor` ρ (…)."""
+
+    basis: Tensor
+    spectrum: Tensor
+    floor: Tensor
+
+
+def initial(rows: Tensor, rank: int, *, eta: float, epsilon: float, delta: float) -> LowRank:
+    """The state before the first step: ε·I, then a few updates with the first rows (…, N, D).
+
+    The first basis has rows proportional to (1.1, 0, …, 1, 0, …): every coordinate takes part in one of them, and no
+    two coordinates weigh the same in all.
+    """
+    size = rows.shape[-1]
+    place = torch.arange(size, device=rows.device)
+    basis = (place % rank == torch.arange(rank, device=rows.device)[:, None]).double()
+    basis = basis * torch.where(place < rank, 1.1, 1.0)
+    basis = (basis / basis.norm(dim=1, keepdim=True)).to(rows.dtype).expand(*rows.shape[:-2], rank, size)
+    small = torch.full(rows.shape[:-2], epsilon, dtype=torch.float64, device=rows.device)
+    state = LowRank(basis, small[..., None].expand(*small.shape, rank), small)
+    for _ in range(INITIAL_UPDATES):
+        projection, power = projected(state, rows, eta), mean_square(rows)
+        state = _advanced(state, projection, power, _by_singular_values, eta, epsilon, delta)
+    return state
+
+
+def preconditioned(state: LowRank, rows: Tensor, *, alpha: float, rescale: bool) -> Tensor:
+    """X G⁻¹ for rows X (…, N, D) with G = F + (α/D) tr F · I, or that scaled to ‖X‖.
+
+    G⁻¹ = (I − RᵀER)/β with β = ρ(1 + α) + (α/D) tr D and E = D/(D + β).
+
+    Examples:
+        >>> basis = torch.tensor([[1.0, 0.0]])
+        >>> state = LowRank(basis, torch.tensor([3.0]).double(), torch.tensor(1.0).double())  # F = diag(4, 1)
+        >>> preconditioned(state, torch.tensor([[1.0, 1.0]]), alpha=0.4, rescale=False)  # G = diag(5, 2)
+        tensor([[0.2000, 0.5000]])
+    """
+    size = rows.shape[-1]
+    smoothed = state.floor * (1 + alpha) + state.spectrum.sum(-1) * (alpha / size)
+    share = (state.spectrum / (state.spectrum + smoothed[..., None])).to(rows.dtype)
+    found = rows - (rows @ state.basis.mT * share[..., None, :]) @ state.basis
+    if rescale:
+        return with_norm_of(rows, found, axes=(-2, -1))
+    return found / smoothed.to(rows.dtype)[..., None, None]
+
+
+def projected(state: LowRank, rows: Tensor, eta: float) -> Tensor:
+    """Y = R T (…, r, D) in float64, T = ηS + (1 − η)F with S = XᵀX/N: what an update needs of the rows."""
+    along = (rows @ state.basis.mT).mT @ rows
+    kept = (state.spectrum + state.floor[..., None])[..., None] * state.basis.double()
+    return along.double() * (eta / rows.shape[-2]) + (1 - eta) * kept
+
+
+def advanced(state: LowRank, projection: Tensor, power: Tensor, *, eta: float, epsilon: float, delta: float) -> LowRank:
+    """The next state from Y = R T and `power` tr S.
+
+    Y Yᵀ = U C Uᵀ;  R' = C^−½ Uᵀ Y;  ρ' = [η tr S + (1 − η)(Dρ + tr D) − tr C^½] / (D − r);  D' = C^½ − ρ'.
+    ρ' and D' are kept above max(ε, δ·max C^½), after D' was made from ρ'. A batch that is not finite changes nothing.
+    """
+    return _advanced(state, projection, power, _by_squares, eta, epsilon, delta)
+
+
+def updated(state: LowRank, rows: Tensor, *, eta: float, epsilon: float, delta: float) -> LowRank:
+    """The state after seeing rows X (…, N, D): `projected` and `advanced` in one."""
+    return advanced(state, projected(state, rows, eta), mean_square(rows), eta=eta, epsilon=epsilon, delta=delta)
+
+
+Decomposition = Callable[[Tensor], tuple[Tensor, Tensor]]  # C^½ and R' of Y
+
+
+def _advanced(
+    state: LowRank, projection: Tensor, power: Tensor, decompose: Decomposition, eta: float, epsilon: float,
+    delta: float,
+) -> LowRank:  # fmt: skip
+    size, rank = projection.shape[-1], projection.shape[-2]
+    finite = torch.isfinite(power) & torch.isfinite(projection).all(-1).all(-1)
+    projection = torch.where(finite[..., None, None], projection, state.basis.double())
+    root, basis = decompose(projection)
+    total = eta * power + (1 - eta) * (size * state.floor + state.spectrum.sum(-1))
+    floor = (total - root.sum(-1)) / (size - rank)
+    smallest = (delta * root.amax(-1)).clamp_min(epsilon)
+    spectrum = (root - floor[..., None]).maximum(smallest[..., None])
+    return LowRank(
+        torch.where(finite[..., None, None], basis.to(state.basis.dtype), state.basis),
+        torch.where(finite[..., None], spectrum, state.spectrum),
+        torch.where(finite, floor.maximum(smallest), state.floor),
+    )
+
+
+def _by_squares(projection: Tensor) -> tuple[Tensor, Tensor]:
+    """From the eigenvalues of Y Yᵀ: cheap, and accurate while ρ is no less than 1e-8 of the largest eigenvalue."""
+    values, vectors = torch.linalg.eigh(projection @ projection.mT)
+    # Below this an eigenvalue is rounding, and its direction must not grow out of bounds.
+    least = values.amax(-1, keepdim=True) * (torch.finfo(values.dtype).eps * values.shape[-1])
+    root = values.maximum(least).clamp_min(torch.finfo(values.dtype).tiny).sqrt()
+    return root, (vectors.mT @ projection) / root[..., None]
+
+
+def _by_singular_values(projection: Tensor) -> tuple[Tensor, Tensor]:
+    """From Y itself, for the first updates: they start from ε, ten orders of magnitude below the gradient."""
+    _, root, basis = torch.linalg.svd(projection, full_matrices=False)
+    return root, basis
+
+
+def mean_square(rows: Tensor) -> Tensor:
+    """tr S = ‖X‖²/N in float64."""
+    return torch.linalg.vector_norm(rows, dim=(-2, -1), dtype=torch.float64).square() / rows.shape[-2]
+
+
+def weight_of_batch(rows: int, history: float) -> float:
+    """Kaldi's η = min(0.9, 1 − exp(−N/history)): the past fades over `history` rows.
+
+    Examples:
+        >>> round(weight_of_batch(256, 2000), 4)
+        0.1201
+    """
+    return min(0.9, -math.expm1(-rows / history))

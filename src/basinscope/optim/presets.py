@@ -1,0 +1,51 @@
+"""Settings of natural gradient that others have used, by name."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..errors import InputError
+
+_KINDS = ("exact", "kfac", "online")
+
+# Papers 000/001: α = 0.1 (figures 2, 7 and 8) or 0.01 (figure 1), ε = 1e-10, learning rate 1e-2, batches of 128.
+# η = 0.9 is the largest weight that Kaldi gives the newest batch. Their eqs. 5–7 have one batch's Fisher matrix.
+_PAPER: dict[str, dict[str, Any]] = {
+    "exact": {"lr": 1e-2, "alpha": 0.1, "epsilon": 1e-10, "eta": 1.0, "rescale": False},
+    "kfac": {"lr": 1e-2, "alpha": 0.1, "epsilon": 1e-10, "eta": 0.9, "rescale": False},
+    "online": {
+        "lr": 1e-2, "alpha": 0.1, "epsilon": 1e-10, "eta": 0.9, "delta": 5e-4, "rank": None, "rescale": True,
+        "update_period": 4,
+    },
+}  # fmt: skip
+
+# Kaldi's nnet3: 20 directions on the input side, 80 on the output side, a memory of 2000 rows.
+_KALDI: dict[str, Any] = {
+    "alpha": 4.0, "epsilon": 1e-10, "eta": None, "history": 2000.0, "delta": 1e-5, "rank": (80, 20), "rescale": True,
+    "update_period": 4,
+}  # fmt: skip
+
+PRESETS: dict[str, dict[str, dict[str, Any]]] = {
+    "paper": _PAPER,
+    "paper-figure-1": {kind: {**options, "alpha": 0.01} for kind, options in _PAPER.items()},
+    "kaldi": {"online": _KALDI},
+}
+
+
+def preset(name: str, kind: str = "online") -> dict[str, Any]:
+    """The options of `ExactNGD`, `KFAC` or `OnlineNGD` (kind `exact`, `kfac`, `online`) that stand under a name.
+
+    `paper` and `paper-figure-1` are those of the study of natural gradient and degeneracy (papers 000/001, α = 0.1 and
+    0.01; batches of 128); `kaldi` those of the speech recognizer for which the online method was made.
+
+    Examples:
+        >>> preset("paper")["alpha"], preset("kaldi")["alpha"]
+        (0.1, 4.0)
+    """
+    if kind not in _KINDS:
+        raise InputError(f"kind must be one of {list(_KINDS)}, got {kind!r}")
+    found = PRESETS.get(name, {}).get(kind)
+    if found is None:
+        known = [name for name, kinds in PRESETS.items() if kind in kinds]
+        raise InputError(f"no preset {name!r} for {kind!r}: expected one of {known}")
+    return dict(found)
