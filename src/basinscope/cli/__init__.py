@@ -9,7 +9,7 @@ from typer.core import TyperGroup
 
 from .._version import __version__
 from ..errors import BasinscopeError
-from . import data, demo, exact
+from . import data, demo, exact, study
 
 
 class Commands(TyperGroup):
@@ -25,6 +25,7 @@ class Commands(TyperGroup):
 
 app = typer.Typer(cls=Commands, no_args_is_help=True, help="How complex is a trained network really?")
 app.add_typer(exact.app, name="exact")
+app.add_typer(study.app, name="study")
 app.add_typer(data.app, name="data")
 app.command()(demo.demo)
 

@@ -1,0 +1,253 @@
+"""`basinscope study`: list the studies, run one, see how far it is, make its tables and figures."""
+
+from __future__ import annotations
+
+import json
+import signal
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console, Group
+from rich.live import Live
+from rich.markup import escape
+from rich.table import Table
+
+from ..errors import InputError
+from ..studies import CATALOGUE
+
+if TYPE_CHECKING:
+    from ..runs.driver import Summary
+    from ..runs.executors.base import Executor
+    from ..runs.references import Named
+    from ..runs.status import Status
+
+app = typer.Typer(no_args_is_help=True, help="Studies: many jobs, every result kept, here or on a cluster.")
+
+Name = Annotated[str, typer.Argument(help="A study's name, file.yaml, file.py:name or package.module:name.")]
+Where = Annotated[str, typer.Option("--store", help="Where results live: a folder or any fsspec path.")]
+Scale = Annotated[str | None, typer.Option("--scale", help="smoke (minutes on a laptop) or paper.")]
+Changes = Annotated[
+    list[str] | None, typer.Option("-s", "--set", metavar="KEY=VALUE", help="Change a setting; dots descend.")
+]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
+
+_SHOWN = 5  # failures told in full
+_REFRESH = 1.0
+
+
+@app.command("list")
+def listed(as_json: Json = False) -> None:
+    """The studies that come with Basinscope."""
+    if as_json:
+        typer.echo(json.dumps({name: known.title for name, known in CATALOGUE.items()}))
+        return
+    table = Table.grid(padding=(0, 3))
+    for name, known in CATALOGUE.items():
+        table.add_row(f"[bold]{escape(name)}[/]", escape(known.title))
+    Console(highlight=False).print(table)
+
+
+@app.command()
+def run(
+    name: Name,
+    scale: Scale = None,
+    change: Changes = None,
+    store: Where = "runs",
+    on: Annotated[
+        str, typer.Option("--on", metavar="here|local|ray|ray://HOST:PORT|slurm", help="Where to compute.")
+    ] = "local",
+    workers: Annotated[int | None, typer.Option("--workers", min=1, help="Processes, or tasks on a cluster.")] = None,
+    gpus: Annotated[float | None, typer.Option("--gpus", min=0, help="GPUs per worker on a cluster.")] = None,
+    minutes: Annotated[float | None, typer.Option("--minutes", min=0, help="Start nothing new after so long.")] = None,
+) -> None:
+    """Run what is not stored yet. Stop it at any time: the same command goes on."""
+    with _extra():
+        from ..runs.driver import INTERRUPTED
+        from ..runs.driver import run as drive
+        from ..runs.settings import merged, overrides
+
+        named = _found(name)
+        settings = merged(named.settings, overrides(change or []))
+        with _terminable():
+            summary = drive(
+                named.reference,
+                store,
+                scale=scale or named.scale or "smoke",
+                settings=settings,
+                on=_executor(on, workers, gpus),
+                minutes=minutes,
+            )
+    _print_summary(summary)
+    if summary.stopped == INTERRUPTED:
+        raise typer.Exit(130)
+    if summary.failed:
+        raise typer.Exit(1)
+
+
+@app.command()
+def status(
+    name: Annotated[str | None, typer.Argument(help="Only this study.")] = None,
+    store: Where = "runs",
+    watch: Annotated[bool, typer.Option("--watch", help="Follow until the driver ends.")] = False,
+    failures: Annotated[bool, typer.Option("--failures", help="Show tracebacks of failed jobs.")] = False,
+    as_json: Json = False,
+) -> None:
+    """How far the studies in a store are. Reads only, while another terminal runs them."""
+    with _extra():
+        from ..runs.status import statuses
+        from ..runs.store import Store
+
+        held = Store(store)
+        found = statuses(held, name)
+    console = Console(highlight=False)
+    if as_json:
+        typer.echo(json.dumps([vars(each) for each in found]))
+    elif watch:
+        _follow(console, lambda: statuses(held, name))
+    else:
+        console.print(_overview(found))
+    if failures:
+        for told in held.failures():
+            console.print(f"\n[bold red]{escape(_label(told['config']))}[/]\n{escape(told['traceback'])}")
+
+
+@app.command()
+def report(
+    name: Name,
+    scale: Scale = None,
+    change: Changes = None,
+    store: Where = "runs",
+    out: Annotated[Path | None, typer.Option("--out", help="Folder to write to; results/NAME unless given.")] = None,
+) -> None:
+    """Make a study's table and figures from what is stored, at the settings it was last run with."""
+    with _extra():
+        from ..runs.references import load
+        from ..runs.results import Results
+        from ..runs.settings import merged, overrides, resolved, validated
+        from ..runs.status import last_asked
+        from ..runs.store import Store
+
+        held, named = Store(store), _found(name)
+        study = load(named.reference)
+        asked = last_asked(held, study.name)
+        if scale is None and not change and not named.settings and asked is not None:
+            settings = validated(study.Settings, asked["settings"], f"study {study.name!r}", "setting")
+        else:
+            changes = merged(named.settings, overrides(change or []))
+            settings = resolved(study, scale or named.scale or (asked or {}).get("scale", "smoke"), changes)
+        results = Results(study, settings, held)
+        folder = out or Path("results") / study.name
+        written = results.write(folder)
+    console = Console(highlight=False)
+    if results.missing:
+        console.print(f"[yellow]{len(results.missing)} of {len(results.jobs)} jobs have no result yet[/]")
+    console.print(f"wrote {', '.join(path.name for path in written)} to [bold]{escape(str(folder))}[/]")
+
+
+def _found(name: str) -> Named:
+    from ..runs.references import find
+
+    return find(name, {known: entry.reference for known, entry in CATALOGUE.items()})
+
+
+def _executor(on: str, workers: int | None, gpus: float | None) -> Executor:
+    from ..runs.executors.inline import Inline
+    from ..runs.executors.local import Local
+    from ..runs.executors.ray import Ray
+    from ..runs.executors.slurm import Slurm
+
+    if on == "here":
+        return Inline()
+    if on == "local":
+        return Local(workers)
+    if on == "ray" or on.startswith("ray://"):
+        return Ray(None if on == "ray" else on, workers, gpus)
+    if on == "slurm":
+        return Slurm(gpus=gpus) if workers is None else Slurm(workers, gpus=gpus)
+    raise InputError(f"--on must be here, local, ray, ray://host:port or slurm, got {on!r}")
+
+
+@contextmanager
+def _extra() -> Iterator[None]:
+    """Studies need packages that measuring alone does not."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if error.name in ("filelock", "fsspec", "pandas", "pyarrow", "pydantic", "yaml"):
+            raise InputError(f"studies need {error.name} — pip install 'basinscope[studies]'") from error
+        raise
+
+
+@contextmanager
+def _terminable() -> Iterator[None]:
+    """A polite request to end (as schedulers send before they kill) ends the run as Ctrl-C does."""
+
+    def interrupt(number: int, frame: Any) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _print_summary(summary: Summary) -> None:
+    console = Console(highlight=False)
+    for key, reason in summary.aside.items():
+        console.print(f"[yellow]damaged result[/] {key[:12]} set aside: {escape(reason)}")
+    for label, error in list(summary.failed.items())[:_SHOWN]:
+        console.print(f"[red]failed[/] {escape(label)}: {escape(error)}")
+    if len(summary.failed) > _SHOWN:
+        console.print(f"[red]and {len(summary.failed) - _SHOWN} more[/] — `basinscope study status --failures`")
+    done = summary.known + summary.fresh
+    console.print(
+        f"[bold]{escape(summary.study)}[/]: {done} of {summary.total} jobs stored, {summary.fresh} of them now, "
+        f"{len(summary.failed)} failed, {summary.seconds:.1f} s"
+    )
+    if summary.stopped:
+        console.print(f"stopped because {summary.stopped} — the same command goes on from here")
+
+
+def _follow(console: Console, look: Callable[[], list[Status]]) -> None:
+    """Show the status until no driver is alive."""
+    with Live(console=console, refresh_per_second=4) as live:
+        try:
+            while True:
+                found = look()
+                live.update(_overview(found))
+                if not any(each.driver and each.driver["alive"] for each in found):
+                    return
+                time.sleep(_REFRESH)
+        except KeyboardInterrupt:
+            return
+
+
+def _overview(found: list[Status]) -> Group:
+    return Group(*(part for each in found for part in _paragraph(each))) if found else Group("nothing was run yet")
+
+
+def _paragraph(status: Status) -> Iterator[str]:
+    colour = "green" if status.done == status.total else "red" if status.failed else "yellow"
+    yield (
+        f"[bold]{escape(status.study)}[/] ({escape(status.scale)}): [{colour}]{status.done} of {status.total}[/] jobs "
+        f"stored, {len(status.failed)} failed, {status.seconds:.1f} s of computing"
+    )
+    if status.driver is not None and status.driver["alive"]:
+        told = status.driver
+        yield (
+            f"  running: {told['running']} at once on {told['on']}, process {told['process']} on {escape(told['host'])}"
+            + (f", {told['left']}" if told["left"] else "")
+        )
+    elif status.driver is not None:
+        yield "  [yellow]its driver died[/] — `basinscope study run` goes on from here"
+    for label, error in list(status.failed.items())[:_SHOWN]:
+        yield f"  [red]failed[/] {escape(label)}: {escape(error)}"
+
+
+def _label(config: Mapping[str, Any]) -> str:
+    return " ".join(f"{name}={value}" for name, value in config.items())

@@ -1,0 +1,70 @@
+"""What all executors have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from ...errors import InputError
+from ..store import Store
+from ..study import Study
+from ..units import Unit
+from ..work import Outcome
+
+DEATHS = 3  # times that a unit may take its worker down with it before it counts as failed
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is run, for whom, and until when.
+
+    Attributes:
+        study: the study.
+        reference: how another process finds it; None when it cannot.
+        store: where results go.
+        more: whether units that wait may still be started.
+    """
+
+    study: Study
+    reference: str | None
+    store: Store
+    more: Callable[[], bool] = lambda: True
+
+    def shared(self) -> tuple[str, str]:
+        """Reference and store for another process; InputError where it could not find them."""
+        if self.reference is None:
+            raise InputError(
+                f"study {self.study.name!r} cannot be found by other processes — define it at the top level of a "
+                f"module, or run it in this process"
+            )
+        if self.store.files.private:
+            raise InputError(
+                f"store {self.store.url!r} is not seen by other processes — use a folder or object storage, or run in "
+                f"this process"
+            )
+        return self.reference, self.store.url
+
+
+class Executor(Protocol):
+    """Runs units in any order and reports each as it ends."""
+
+    name: str
+
+    @property
+    def workers(self) -> int:
+        """How many units run at once."""
+        ...
+
+    def run(self, plan: Plan, units: Sequence[Unit]) -> Generator[list[Outcome]]:
+        """Run units while `plan.more()`; yields the outcomes of each. Closing the iterator stops everything."""
+        ...
+
+
+def buried(plan: Plan, unit: Unit, reason: str) -> list[Outcome]:
+    """The outcomes of a unit that has killed its workers too often."""
+    error = f"its worker died {DEATHS} times: {reason}"
+    for key, config in zip(unit.keys, unit.configs, strict=True):
+        if key in unit.wanted:
+            plan.store.fail(key, plan.study.name, config, error.split("\n")[0], error)
+    return [Outcome(key, None, error.split("\n")[0]) for key in unit.keys if key in unit.wanted]

@@ -1,0 +1,141 @@
+"""Persistent worker processes on this machine; one that dies is replaced and its unit run again."""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from collections import Counter, deque
+from collections.abc import Generator, Sequence
+from contextlib import suppress
+from typing import IO, Any
+
+from ...checks import whole
+from ...errors import BasinscopeError
+from ..units import Unit
+from ..work import Outcome
+from .base import DEATHS, Plan, buried
+
+_WORDS = 2000  # characters of a dead worker's last words that are kept
+_POLL = 0.5
+
+
+def cores() -> int:
+    """Processors that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+class Local:
+    """Workers over the store: each is handed a unit, computes on one thread, and stores its results itself.
+
+    The store is the ledger: whatever a worker finished is there, and a unit counts as open until it is. Nothing else
+    needs to survive.
+
+    Args:
+        workers: how many; as many as there are processors unless given.
+    """
+
+    name = "local workers"
+
+    def __init__(self, workers: int | None = None) -> None:
+        self.workers = cores() if workers is None else whole("workers", workers, least=1)
+
+    def run(self, plan: Plan, units: Sequence[Unit]) -> Generator[list[Outcome]]:
+        """Run units while `plan.more()`; yields the outcomes of each. Closing the iterator stops the workers."""
+        reference, url = plan.shared()
+        waiting = deque(units)
+        deaths: Counter[str] = Counter()
+        told: queue.SimpleQueue[tuple[_Worker, dict[str, Any] | None]] = queue.SimpleQueue()
+        crew: set[_Worker] = set()
+        try:
+            while True:
+                while waiting and plan.more() and len(crew) < self.workers:
+                    worker = _Worker(reference, url, told)
+                    crew.add(worker)
+                    worker.give(waiting.popleft())
+                if not any(worker.unit for worker in crew):
+                    return
+                try:
+                    worker, message = told.get(timeout=_POLL)
+                except queue.Empty:
+                    continue
+                unit = worker.unit
+                if message is None:
+                    crew.discard(worker)
+                    reason = worker.last_words()
+                    if unit is None:
+                        continue
+                    deaths[unit.key] += 1
+                    if deaths[unit.key] < DEATHS:
+                        waiting.appendleft(unit)
+                    else:
+                        yield buried(plan, unit, reason)
+                    continue
+                if "fatal" in message:
+                    raise BasinscopeError(message["fatal"])
+                worker.unit = None
+                if waiting and plan.more():
+                    worker.give(waiting.popleft())
+                yield [Outcome.from_plain(each) for each in message["outcomes"]]
+        finally:
+            for worker in crew:
+                worker.stop()
+
+
+class _Worker:
+    """A process of `basinscope.runs.worker`: units go in as lines of JSON, outcomes come out."""
+
+    def __init__(self, reference: str, url: str, told: queue.SimpleQueue[Any]) -> None:
+        self.unit: Unit | None = None
+        self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 — lives as long as the process
+        environment = os.environ | dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "basinscope.runs.worker", reference, url],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+            env=environment | {"PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path)},
+            start_new_session=True,  # Ctrl-C in the terminal is the driver's business
+        )
+        threading.Thread(target=self._listen, args=(told,), daemon=True).start()
+
+    def _listen(self, told: queue.SimpleQueue[Any]) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            with suppress(ValueError):  # a line cut short by death
+                told.put((self, json.loads(line)))
+        self._process.wait()
+        told.put((self, None))
+
+    def give(self, unit: Unit) -> None:
+        self.unit = unit
+        assert self._process.stdin is not None
+        with suppress(BrokenPipeError):  # dead: the listener tells
+            self._process.stdin.write(json.dumps(unit.plain()).encode() + b"\n")
+            self._process.stdin.flush()
+
+    def last_words(self) -> str:
+        """How the process ended, and the end of what it wrote to standard error."""
+        code = self._process.wait()
+        ending = f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+        self._errors.seek(0, os.SEEK_END)
+        self._errors.seek(max(0, self._errors.tell() - _WORDS))
+        words = self._errors.read().decode(errors="replace").strip()
+        self._close()
+        return f"{ending}\n{words}" if words else f"{ending} — out of memory, perhaps"
+
+    def stop(self) -> None:
+        self._process.kill()  # what it has stored is safe, what it has not would be lost anyway
+        self._process.wait()
+        self._close()
+
+    def _close(self) -> None:
+        for stream in (self._process.stdin, self._errors):
+            with suppress(OSError):
+                if stream is not None:
+                    stream.close()

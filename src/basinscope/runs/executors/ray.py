@@ -1,0 +1,127 @@
+"""On Ray: a local cluster of its own, or one that is there."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter, deque
+from collections.abc import Generator, Mapping, Sequence
+from functools import cache
+from typing import Any
+
+from ...checks import whole
+from ...errors import BasinscopeError, InputError
+from ..references import load
+from ..store import Store
+from ..study import Study
+from ..units import Unit
+from ..work import Outcome, work
+from .base import DEATHS, Plan, buried
+from .local import cores
+
+_AHEAD = 4  # units handed to Ray per worker: enough to keep all busy and to let a cluster see that it should grow
+_ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
+
+
+class Ray:
+    """Tasks on a Ray cluster: one processor each, and the study's share of a GPU where the cluster has any.
+
+    Ray places them, and this runs a unit again whose worker or node was lost.
+
+    Args:
+        address: `ray://host:port`, or `host:port` of the head node; a local cluster is started when None.
+        workers: processors of that local cluster; all of them unless given.
+        gpus: GPUs per unit, instead of what the study wants.
+    """
+
+    name = "Ray"
+
+    def __init__(self, address: str | None = None, workers: int | None = None, gpus: float | None = None) -> None:
+        self._address = address
+        self._gpus = gpus
+        self.workers = cores() if workers is None else whole("workers", workers, least=1)
+
+    def run(self, plan: Plan, units: Sequence[Unit]) -> Generator[list[Outcome]]:
+        """Run units while `plan.more()`; yields the outcomes of each. Closing the iterator cancels the rest."""
+        reference, url = plan.shared()
+        ray = _imported()
+        own = not ray.is_initialized()
+        if own:
+            self._start(ray)
+        waiting = deque(units)
+        flying: dict[Any, Unit] = {}
+        deaths: Counter[str] = Counter()
+        try:
+            task = self._task(ray, plan.study)
+            while True:
+                while waiting and plan.more() and len(flying) < _AHEAD * self.workers:
+                    unit = waiting.popleft()
+                    flying[task.remote(reference, url, unit.plain())] = unit
+                if not flying:
+                    return
+                ready, _ = ray.wait(list(flying), timeout=1.0)
+                for handle in ready:
+                    unit = flying.pop(handle)
+                    try:
+                        message = ray.get(handle)
+                    except ray.exceptions.RayError as error:
+                        deaths[unit.key] += 1
+                        if deaths[unit.key] < DEATHS:
+                            waiting.appendleft(unit)
+                        else:
+                            yield buried(plan, unit, str(error))
+                        continue
+                    if "fatal" in message:
+                        raise BasinscopeError(message["fatal"])
+                    yield [Outcome.from_plain(each) for each in message["outcomes"]]
+        finally:
+            for handle in flying:
+                ray.cancel(handle, force=True)
+            if own:
+                ray.shutdown()
+
+    def _start(self, ray: Any) -> None:
+        options: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
+        if self._address is None:
+            options |= {"num_cpus": self.workers, "include_dashboard": False}
+        try:
+            ray.init(address=self._address or "local", runtime_env={"env_vars": _ONE_THREAD}, **options)
+        except (ConnectionError, RuntimeError, ValueError) as error:
+            raise InputError(
+                f"cannot join the Ray cluster {self._address!r}: {error} — is its head running?"
+            ) from error
+
+    def _task(self, ray: Any, study: Study) -> Any:
+        """The remote function, with what each call of it takes up."""
+        have = ray.cluster_resources()
+        gpus = study.gpus if self._gpus is None else self._gpus
+        wanted = gpus if have.get("GPU", 0) else 0
+        if self._gpus and not wanted:
+            raise InputError(f"gpus={self._gpus} were asked for, but the Ray cluster has none")
+        slots = have.get("CPU", 1.0)
+        self.workers = max(1, int(min(slots, have["GPU"] / wanted) if wanted else slots))
+        return ray.remote(num_cpus=1, num_gpus=wanted, max_retries=0)(remote)
+
+
+def remote(reference: str, url: str, told: Mapping[str, Any]) -> dict[str, Any]:
+    """What runs on the cluster: a unit's outcomes as plain values, or why nothing can be done."""
+    try:
+        outcomes = work(_study(reference), Unit.from_plain(told), Store(url))
+    except BasinscopeError as error:
+        return {"fatal": str(error)}
+    return {"outcomes": [outcome.plain() for outcome in outcomes]}
+
+
+@cache
+def _study(reference: str) -> Study:
+    return load(reference)
+
+
+def _imported() -> Any:
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # as Ray will do by itself in future
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    try:
+        import ray
+        import ray.exceptions
+    except ImportError as error:
+        raise InputError(f"running on Ray needs Ray — pip install 'basinscope[ray]' ({error})") from error
+    return ray

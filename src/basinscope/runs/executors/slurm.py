@@ -1,0 +1,136 @@
+"""On a Slurm cluster, through submitit: arrays of tasks that work through their share and report through the store."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ...checks import whole
+from ...errors import InputError, StoreError
+from ..references import load
+from ..store import Damaged, Store, recorded_key
+from ..units import Unit
+from ..work import Outcome, work
+from .base import DEATHS, Plan, buried
+
+
+class Slurm:
+    """An array of Slurm tasks over a shared folder.
+
+    Each task takes a share of the units and stores results as they come; the driver reads its progress off the store.
+    What a task that died or ran out of time left undone is submitted again, as long as each round gets further.
+
+    Args:
+        workers: tasks in the array.
+        minutes: time limit of a task.
+        gpus: GPUs per task, instead of what the study wants.
+        cluster: submitit's name of the cluster; found by itself unless given (`local`: processes on this machine).
+        poll: seconds between looks at the store.
+        parameters: further parameters of submitit, e.g. `slurm_partition`.
+    """
+
+    name = "Slurm"
+
+    def __init__(
+        self,
+        workers: int = 8,
+        *,
+        minutes: int = 60,
+        gpus: float | None = None,
+        cluster: str | None = None,
+        poll: float = 2.0,
+        parameters: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.workers = whole("workers", workers, least=1)
+        self._minutes = whole("minutes", minutes, least=1)
+        self._gpus = gpus
+        self._cluster = cluster
+        self._poll = poll
+        self._parameters = dict(parameters or {})
+
+    def run(self, plan: Plan, units: Sequence[Unit]) -> Generator[list[Outcome]]:
+        """Run units while `plan.more()`; yields outcomes as they appear. Closing the iterator cancels the tasks."""
+        reference, url = plan.shared()
+        if plan.store.files.folder is None:
+            raise InputError(f"Slurm needs a store in a folder that all nodes share, got {url!r}")
+        executor = self._executor(plan, plan.store.files.folder / "slurm")
+        open_keys = {key for unit in units for key in unit.wanted}
+        idle = 0  # rounds without a single outcome
+        while open_keys and idle < DEATHS and plan.more():
+            left = [unit for unit in units if unit.wanted & open_keys]
+            shares = [share for number in range(self.workers) if (share := left[number :: self.workers])]
+            tasks = executor.map_array(
+                share_of_work, [reference] * len(shares), [url] * len(shares), [_plain(share) for share in shares]
+            )
+            idle += 1
+            try:
+                ended = False
+                while open_keys and not ended and plan.more():
+                    ended = all(task.done() for task in tasks)  # before the look, which then misses nothing
+                    for outcome in _appeared(plan.store, open_keys):
+                        open_keys.discard(outcome.key)
+                        idle = 0
+                        yield [outcome]
+                    if not ended:
+                        time.sleep(self._poll)
+                reason = next((_fatal(task) for task in tasks if task.done()), "")
+            finally:
+                for task in tasks:
+                    if not task.done():
+                        task.cancel()
+        if plan.more():
+            for unit in units:
+                if unit.wanted & open_keys:
+                    yield buried(plan, unit, reason)
+
+    def _executor(self, plan: Plan, folder: Path) -> Any:
+        try:
+            import submitit
+        except ImportError as error:
+            raise InputError(f"running on Slurm needs submitit — pip install 'basinscope[slurm]' ({error})") from error
+        try:
+            executor = submitit.AutoExecutor(folder=folder, cluster=self._cluster)
+        except RuntimeError as error:
+            raise InputError(f"Slurm cannot be used from here: {error}") from error
+        gpus = plan.study.gpus if self._gpus is None else self._gpus
+        wanted = {"gpus_per_node": max(1, round(gpus))} if gpus else {}
+        executor.update_parameters(
+            name=f"basinscope-{plan.study.name}",
+            timeout_min=self._minutes,
+            cpus_per_task=1,
+            **wanted,
+            **self._parameters,
+        )
+        return executor
+
+
+def share_of_work(reference: str, url: str, told: list[dict[str, Any]]) -> None:
+    """What a task does: its units, one after another, each skipped that somebody else has finished."""
+    study, store = load(reference), Store(url)
+    for each in told:
+        work(study, Unit.from_plain(each), store)
+
+
+def _plain(share: Sequence[Unit]) -> list[dict[str, Any]]:
+    return [unit.plain() for unit in share]
+
+
+def _appeared(store: Store, wanted: set[str]) -> Iterator[Outcome]:
+    """Outcomes of wanted jobs that the store holds by now."""
+    listing = store.results()
+    for key in [key for key in map(recorded_key, listing) if key in wanted and key is not None]:
+        try:
+            yield Outcome(key, store.verified(key, listing))
+        except Damaged:
+            continue  # not all of it is visible yet
+    for key in store.failed() & wanted:
+        yield Outcome(key, None, store.failure(key)["error"])
+
+
+def _fatal(task: Any) -> str:
+    error = task.exception()
+    if error is not None and "StoreError" in str(error):
+        raise StoreError(str(error).strip().splitlines()[-1])
+    return "" if error is None else str(error)

@@ -1,0 +1,74 @@
+"""Where a number comes from: version, commit, libraries, device."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+import sys
+from functools import cache
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from .._version import __version__
+
+_LIBRARIES = ("numpy", "pandas", "pyarrow", "pydantic", "safetensors", "scikit-learn", "scipy", "torch")
+
+
+def provenance() -> dict[str, Any]:
+    """What this process computes with.
+
+    Examples:
+        >>> provenance()["basinscope"] == __version__
+        True
+    """
+    return {**_fixed(), "device": _device(), "threads": _threads(), "process": os.getpid()}
+
+
+@cache
+def _fixed() -> dict[str, Any]:
+    return {
+        "basinscope": __version__,
+        "commit": _commit(),
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "host": platform.node(),
+        "libraries": {name: version for name in _LIBRARIES if (version := _version(name)) is not None},
+    }
+
+
+def _version(name: str) -> str | None:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _commit() -> str | None:
+    """The commit of the source checkout, with `+` when the package differs from it; None for an installed one."""
+    package = Path(__file__).parents[1]
+    if _git(package, "ls-files", "--error-unmatch", "_version.py") is None:
+        return None  # perhaps inside somebody else's repository
+    commit, changes = _git(package, "rev-parse", "HEAD"), _git(package, "status", "--porcelain", "--", ".")
+    return None if commit is None else commit + ("+" if changes else "")
+
+
+def _git(folder: Path, *arguments: str) -> str | None:
+    try:
+        told = subprocess.run(["git", "-C", str(folder), *arguments], capture_output=True, text=True, timeout=10)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return told.stdout.strip() if told.returncode == 0 else None
+
+
+def _device() -> str:
+    torch = sys.modules.get("torch")  # a job that never loaded torch used no GPU through it
+    if torch is not None and torch.cuda.is_initialized():
+        return str(torch.cuda.get_device_name())
+    return f"cpu ({platform.machine()})"
+
+
+def _threads() -> int | None:
+    torch = sys.modules.get("torch")
+    return None if torch is None else int(torch.get_num_threads())

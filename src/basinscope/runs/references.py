@@ -1,0 +1,206 @@
+"""From a text to a study: `package.module:name`, `file.py:name` or `file.yaml`."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import importlib.machinery
+import importlib.util
+import itertools
+import json
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import yaml
+from pydantic import BaseModel, ConfigDict
+
+from ..errors import InputError
+from .settings import nearest, number_from_exponent, validated
+from .study import Study
+from .sweep import Sweep
+
+_SWEEP = "sweep:"  # a sweep's declaration itself, as JSON: workers need no file
+
+
+@dataclass(frozen=True)
+class Named:
+    """A study, the text by which a worker finds it, and what a file said of scale and settings."""
+
+    study: Study
+    reference: str
+    scale: str | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Declaration(BaseModel):
+    """A YAML file: settings of a known `study`, or a `function` with its own `grid`, `jobs` and `common`.
+
+    Attributes:
+        study: name or reference of a study; excludes `function`.
+        function: `package.module:name`, or `file.py:name` beside the YAML file.
+        name, title, version: of a new study; the file's name unless given.
+        scale: used unless the command line names one.
+        settings: changes to the settings of `study`.
+        common, grid, jobs: of a new study, as in `SweepSettings`.
+        scales: changes to a new study's `common`, `grid`, `jobs` by scale.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    study: str | None = None
+    function: str | None = None
+    name: str | None = None
+    title: str = ""
+    version: int = 1
+    scale: str | None = None
+    settings: dict[str, Any] = {}
+    common: dict[str, Any] = {}
+    grid: dict[str, list[Any]] = {}
+    jobs: list[dict[str, Any]] = []
+    scales: dict[str, dict[str, Any]] = {}
+
+
+def find(text: str, catalogue: Mapping[str, str] | None = None) -> Named:
+    """The study that `text` names: one of the catalogue's names, a reference, or a YAML file.
+
+    Examples:
+        >>> find("flatnes", {"flatness": "basinscope.studies.flatness:STUDY"})
+        Traceback (most recent call last):
+        ...
+        basinscope.errors.InputError: there is no study 'flatnes' — did you mean 'flatness'?
+    """
+    known = catalogue or {}
+    if text in known:
+        return Named(load(known[text]), known[text])
+    if text.startswith(_SWEEP):
+        return Named(load(text), text)
+    if text.endswith((".yaml", ".yml")):
+        return _declared(Path(text), known)
+    if ":" in text:
+        reference = _absolute(text, Path.cwd())
+        return Named(load(reference), reference)
+    raise InputError(f"there is no study {text!r} — {nearest(text, known)}")
+
+
+def load(reference: str) -> Study:
+    """The study behind a reference, as a worker sees it."""
+    if reference.startswith(_SWEEP):
+        spec = json.loads(reference.removeprefix(_SWEEP))
+        return Sweep(
+            spec["name"],
+            _object(spec["function"]),
+            {part: spec[part] for part in ("common", "grid", "jobs")},
+            scales=spec["scales"],
+            title=spec["title"],
+            version=spec["version"],
+        )
+    found = _object(reference)
+    study = found() if isinstance(found, type) and issubclass(found, Study) else found
+    if not isinstance(study, Study):
+        raise InputError(f"{reference} must be a Study, got {type(study).__name__}")
+    return study
+
+
+def reference_to(study: Study) -> str | None:
+    """The reference by which another process finds this very study; None when no module holds it.
+
+    Examples:
+        >>> reference_to(Study()) is None
+        True
+    """
+    for module in [sys.modules[type(study).__module__], *list(sys.modules.values())]:
+        for name, value in list(getattr(module, "__dict__", {}).items()):
+            if value is study:
+                return _reference(module, name)
+    return None
+
+
+def _reference(module: ModuleType, name: str) -> str | None:
+    if module.__name__ != "__main__" and _importable(module.__name__):
+        return f"{module.__name__}:{name}"
+    path = getattr(module, "__file__", None)
+    return None if path is None else f"{Path(path).resolve()}:{name}"
+
+
+def _importable(name: str) -> bool:
+    """Whether another process, with the same path, would find the module by its name."""
+    spec = None
+    for part in itertools.accumulate(name.split("."), "{}.{}".format):
+        spec = importlib.machinery.PathFinder.find_spec(part, None if spec is None else spec.submodule_search_locations)
+        if spec is None:
+            return False
+    return True
+
+
+def _declared(path: Path, catalogue: Mapping[str, str]) -> Named:
+    try:
+        content = yaml.safe_load(path.read_text())
+    except FileNotFoundError:
+        raise InputError(f"there is no file {str(path)!r}") from None
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise InputError(f"{path} cannot be read as YAML: {error}") from error
+    if not isinstance(content, dict):
+        raise InputError(f"{path} must hold a mapping with 'study' or 'function', got {type(content).__name__}")
+    told: Declaration = validated(Declaration, number_from_exponent(content), str(path), "entry")
+    if (told.study is None) == (told.function is None):
+        raise InputError(f"{path} must have either 'study', to change settings of one, or 'function', to declare one")
+    if told.study is not None:
+        if told.grid or told.jobs or told.common or told.scales:
+            raise InputError(f"{path}: 'grid', 'jobs', 'common' and 'scales' belong to 'function' — use 'settings'")
+        inner = find(told.study, catalogue)
+        return Named(inner.study, inner.reference, told.scale, told.settings)
+    if told.settings:
+        raise InputError(f"{path}: 'settings' belongs to 'study' — use 'common', 'grid' or 'jobs'")
+    assert told.function is not None
+    spec = told.model_dump(include={"title", "version", "common", "grid", "jobs", "scales"})
+    spec |= {"name": told.name or path.stem, "function": _absolute(told.function, path.resolve().parent)}
+    reference = _SWEEP + json.dumps(spec)
+    return Named(load(reference), reference, told.scale)
+
+
+def _absolute(reference: str, folder: Path) -> str:
+    place, _, name = reference.rpartition(":")
+    return f"{(folder / place).resolve()}:{name}" if place.endswith(".py") else reference
+
+
+def _object(reference: str) -> Any:
+    place, colon, name = reference.rpartition(":")
+    if not colon:
+        raise InputError(f"a reference must be package.module:name or file.py:name, got {reference!r}")
+    module = _from_file(Path(place)) if place.endswith(".py") else _from_package(place)
+    try:
+        return getattr(module, name)
+    except AttributeError:
+        public = [each for each in vars(module) if not each.startswith("_")]
+        raise InputError(f"{place} has no {name!r} — {nearest(name, public)}") from None
+
+
+def _from_package(place: str) -> ModuleType:
+    try:
+        return importlib.import_module(place)
+    except ModuleNotFoundError as error:
+        raise InputError(f"cannot import {place!r}: {error} — is it installed, or on PYTHONPATH?") from error
+
+
+def _from_file(path: Path) -> ModuleType:
+    """The module in a file, loaded once, under a name of its own."""
+    name = f"basinscope_study_{path.stem}_{hashlib.sha256(str(path).encode()).hexdigest()[:8]}"
+    if name in sys.modules:
+        return sys.modules[name]
+    if not path.is_file():
+        raise InputError(f"there is no file {str(path)!r}")
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    return module

@@ -1,0 +1,139 @@
+"""Settings of a study from a scale, a file and `key=value` overrides, with errors that name the nearest valid key."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import yaml
+from pydantic import BaseModel, ValidationError
+
+from ..errors import InputError
+from .study import Study
+
+
+def overrides(texts: Iterable[str]) -> dict[str, Any]:
+    """`key=value` texts as nested settings: dots descend, values are read as YAML.
+
+    Examples:
+        >>> overrides(["seeds=[0, 1]", "grid.width=[8]", "name=a b"])
+        {'seeds': [0, 1], 'grid': {'width': [8]}, 'name': 'a b'}
+    """
+    found: dict[str, Any] = {}
+    for text in texts:
+        key, equals, value = text.partition("=")
+        path = key.strip().split(".")
+        if not equals or not all(path):
+            raise InputError(f"a setting must be key=value, got {text!r} — for example seeds=3 or grid.width=[8, 16]")
+        inner = found
+        for name in path[:-1]:
+            inner = inner.setdefault(name, {})
+            if not isinstance(inner, dict):
+                raise InputError(f"{text!r} goes inside {name!r}, which another setting gives a value")
+        try:
+            inner[path[-1]] = number_from_exponent(yaml.safe_load(value))
+        except yaml.YAMLError as error:
+            raise InputError(f"the value of {text!r} cannot be read as YAML: {error}") from error
+    return found
+
+
+def number_from_exponent(value: Any) -> Any:
+    """YAML 1.1 reads 1e-3 as text, for want of a point; here it is a number.
+
+    Examples:
+        >>> number_from_exponent(["1e-3", "name"])
+        [0.001, 'name']
+    """
+    if isinstance(value, list):
+        return [number_from_exponent(item) for item in value]
+    if isinstance(value, dict):
+        return {key: number_from_exponent(item) for key, item in value.items()}
+    if isinstance(value, str) and value[:1] in "+-.0123456789":
+        try:
+            return float(value)
+        except ValueError:
+            return value
+    return value
+
+
+def resolved(study: Study, scale: str, *changes: Mapping[str, Any]) -> Any:
+    """The study's settings at a scale with changes on top, later ones winning.
+
+    Examples:
+        >>> from basinscope.runs import study as base
+        >>> class Own(base.Settings):
+        ...     seeds: int = 3
+        >>> class Small(base.Study):
+        ...     name, Settings, scales = "small", Own, {"smoke": {"seeds": 1}}
+        >>> resolved(Small(), "smoke").seeds, resolved(Small(), "smoke", {"seeds": 2}).seeds
+        (1, 2)
+        >>> resolved(Small(), "smoke", {"seed": 2})
+        Traceback (most recent call last):
+        ...
+        basinscope.errors.InputError: study 'small': unknown setting 'seed' — did you mean 'seeds'?
+    """
+    if scale not in study.scales:
+        raise InputError(f"study {study.name!r} has no scale {scale!r} — choose from {', '.join(study.scales)}")
+    values: dict[str, Any] = {}
+    for layer in (study.scales[scale], *changes):
+        values = merged(values, layer)
+    return validated(study.Settings, values, f"study {study.name!r}", "setting")
+
+
+def merged(base: Mapping[str, Any], top: Mapping[str, Any]) -> dict[str, Any]:
+    """`base` with the entries of `top`, mappings merged in turn.
+
+    Examples:
+        >>> merged({"a": {"b": 1, "c": 2}}, {"a": {"c": 3}})
+        {'a': {'b': 1, 'c': 3}}
+    """
+    result = dict(base)
+    for key, value in top.items():
+        both = isinstance(value, Mapping) and isinstance(result.get(key), Mapping)
+        result[key] = merged(result[key], value) if both else value
+    return result
+
+
+def validated(model: type[BaseModel], values: Mapping[str, Any], owner: str, noun: str) -> Any:
+    """An instance of `model`, or an InputError that tells everything wrong at once."""
+    try:
+        return model.model_validate(dict(values))
+    except ValidationError as error:
+        told = [_sentence(model, problem, noun) for problem in error.errors()]
+        raise InputError(f"{owner}: {'; '.join(told)}") from None
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """A hint at the nearest of the known words, or at all of them.
+
+    Examples:
+        >>> nearest("widht", ["width", "depth"]), nearest("x", ["width", "depth"])
+        ("did you mean 'width'?", 'valid are width, depth')
+    """
+    names = list(known)
+    close = difflib.get_close_matches(word, names, n=1)
+    return f"did you mean {close[0]!r}?" if close else f"valid are {', '.join(names) or 'none'}"
+
+
+def _sentence(model: type[BaseModel], problem: Any, noun: str) -> str:
+    path = [str(part) for part in problem["loc"]]
+    where = ".".join(path)
+    if problem["type"] == "extra_forbidden":
+        inside = _inner(model, path[:-1])
+        hint = "" if inside is None else f" — {nearest(path[-1], inside.model_fields)}"
+        return f"unknown {noun} {where!r}{hint}"
+    if problem["type"] == "missing":
+        return f"{noun} {where!r} is missing"
+    message = problem["msg"][:1].lower() + problem["msg"][1:]
+    return f"{noun} {where!r} = {problem['input']!r}: {message}"
+
+
+def _inner(model: type[BaseModel], path: list[str]) -> type[BaseModel] | None:
+    """The model that a path of field names leads to; None where it leaves plain models."""
+    for name in path:
+        field = model.model_fields.get(name)
+        if field is None or not (isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel)):
+            return None
+        model = field.annotation
+    return model

@@ -1,0 +1,101 @@
+"""How far the studies of a store are, from its files alone: no study is loaded, nothing is written."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ..errors import InputError
+from .index import Index
+from .lease import driver
+from .store import Store
+
+
+@dataclass(frozen=True)
+class Status:
+    """How far one study at one choice of settings is.
+
+    Attributes:
+        study, title, scale, settings: what was asked for, and `asked`, when.
+        total, done: jobs, and those stored.
+        failed: error by label, of jobs whose last attempt failed.
+        seconds: computing time behind the stored results.
+        driver: what the driver last told if it is at this study; `alive` says whether it still runs.
+    """
+
+    study: str
+    title: str
+    scale: str
+    settings: Mapping[str, Any]
+    asked: float
+    total: int
+    done: int
+    failed: Mapping[str, str]
+    seconds: float
+    driver: Mapping[str, Any] | None
+
+
+def statuses(store: Store, name: str | None = None) -> list[Status]:
+    """The studies that were ever run in a store, the latest last.
+
+    Examples:
+        >>> from basinscope.runs.driver import run
+        >>> from basinscope.runs.sweep import Sweep
+        >>> sweep = Sweep("cubes", lambda x: {"cube": x**3}, {"grid": {"x": [1, 2, 3]}})
+        >>> _ = run(sweep, "memory://example-status")
+        >>> [(status.done, status.total) for status in statuses(Store("memory://example-status"))]
+        [(3, 3)]
+    """
+    if not store.head:
+        raise InputError(
+            f"there is no store at {store.url!r} yet — start one with `basinscope study run`, or name --store"
+        )
+    index = Index(store, readonly=True)
+    try:
+        finished = index.finished()
+    finally:
+        index.close()
+    failed, running = store.failed(), driver(store.files)
+    found = []
+    manifests = [asked for asked in manifests_in(store) if name in (None, asked["study"])]
+    for asked in sorted(manifests, key=lambda each: each["asked"]):
+        mine = [key for key, _ in asked["jobs"] if key in finished]
+        entries = [entry for key in mine if (entry := finished[key]) is not None]
+        found.append(
+            Status(
+                asked["study"],
+                asked["title"],
+                asked["scale"],
+                asked["settings"],
+                asked["asked"],
+                len(asked["jobs"]),
+                len(mine),
+                {label: store.failure(key)["error"] for key, label in asked["jobs"] if key in failed - finished.keys()},
+                sum(entry.seconds for entry in entries),
+                None,
+            )
+        )
+    if running is not None:
+        latest = max((n for n, each in enumerate(found) if each.study == running.get("study")), default=None)
+        if latest is not None:
+            found[latest] = Status(**{**vars(found[latest]), "driver": running})
+    return found
+
+
+def last_asked(store: Store, name: str) -> dict[str, Any] | None:
+    """What was last asked of a study in a store; None when nothing was."""
+    asked = [each for each in manifests_in(store) if each["study"] == name]
+    return max(asked, key=lambda each: float(each["asked"]), default=None)
+
+
+def manifests_in(store: Store) -> list[dict[str, Any]]:
+    """What was asked of a store: studies with their settings and lists of jobs; unreadable ones are left out."""
+    found = []
+    for name in store.files.listed("studies"):
+        try:
+            found.append(json.loads(store.files.read(name)))
+        except (ValueError, FileNotFoundError):
+            continue  # the next run writes it anew
+    return found

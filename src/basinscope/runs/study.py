@@ -1,0 +1,139 @@
+"""Study: a list of independent jobs, how to run one (or a population of them), and what to make of the results."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from pydantic import BaseModel, ConfigDict, TypeAdapter
+
+from .identity import job_key
+
+if TYPE_CHECKING:
+    from .results import Results
+    from .scratch import Scratch
+
+SCALES = ("smoke", "paper")
+
+
+class Settings(BaseModel):
+    """Settings of a study: what `-s key=value` may change. Subclass it; every field needs a default."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class Job(BaseModel):
+    """One job: everything that decides its result, the seed included. Subclass it."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    def config(self) -> dict[str, Any]:
+        """The job as plain values.
+
+        Examples:
+            >>> class Training(Job):
+            ...     width: int
+            ...     seed: int = 0
+            >>> Training(width=8).config()
+            {'width': 8, 'seed': 0}
+        """
+        return self.model_dump(mode="json")
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a job found: rows of a table, and arrays too large for one.
+
+    Attributes:
+        rows: each a mapping from column to a plain value; the job's own settings need not be repeated.
+        arrays: by name, numpy arrays or tensors.
+
+    Examples:
+        >>> Result([{"epoch": 1, "loss": 0.5}, {"epoch": 2, "loss": 0.25}]).rows[1]["loss"]
+        0.25
+    """
+
+    rows: Sequence[Mapping[str, Any]]
+    arrays: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Study:
+    """Base class of studies.
+
+    A job's result must depend on its config alone: all randomness comes from a seed in it. Each job runs on one
+    thread, so that every executor gives the same bits.
+
+    Jobs with the same `group_key` are grouped, in the order listed, into populations of at most `population`, and a
+    population is handed to `run_group` as a whole. Groups are formed from the full list of jobs, finished or not: one
+    that is resumed has the same members as before, hence the same bits.
+
+    Attributes:
+        name: as on the command line.
+        title: one line.
+        version: part of every result's address; raise it when the computation changes.
+        Settings, Job: pydantic models of the study's settings and of a job; `Job` may be a union of models that a
+            field tells apart.
+        scales: settings by the name of a scale.
+        population: most jobs in a group.
+        gpus: GPUs, or the fraction of one, that a worker wants on a cluster which has any.
+
+    Examples:
+        >>> class Power(Job):
+        ...     base: int
+        >>> class Powers(Study):
+        ...     name, title, Job = "powers", "Squares of small numbers", Power
+        ...     def jobs(self, settings):
+        ...         return [Power(base=base) for base in range(3)]
+        ...     def run(self, job, scratch):
+        ...         return {"square": job.base**2}
+        >>> study = Powers()
+        >>> [study.run(job, None)["square"] for job in study.jobs(study.settings())]
+        [0, 1, 4]
+    """
+
+    name: str
+    title: str = ""
+    version: int = 1
+    Settings: ClassVar[type[BaseModel]] = Settings
+    Job: ClassVar[Any] = Job
+    scales: Mapping[str, Mapping[str, Any]] = {"smoke": {}, "paper": {}}
+    population: int = 64
+    gpus: float = 0.0
+
+    def jobs(self, settings: Any) -> Iterable[Any]:
+        """The jobs, in the order of the final table."""
+        raise NotImplementedError
+
+    def run(self, job: Any, scratch: Scratch) -> Result | Mapping[str, Any]:
+        """Run one job; a mapping counts as a result of one row. `scratch` keeps partial work of long jobs."""
+        raise NotImplementedError
+
+    def group_key(self, job: Any) -> Any:
+        """Jobs with equal keys may run as one population; None: this one runs alone."""
+        return None
+
+    def run_group(self, jobs: Sequence[Any], scratch: Scratch) -> Sequence[Result | Mapping[str, Any] | Exception]:
+        """Run a population; one result per job, or the exception that this job met."""
+        return [self.run(job, scratch) for job in jobs]
+
+    def cost(self, job: Any) -> float:
+        """How long a job takes relative to the others: long ones start first, and the forecast counts in it."""
+        return 1.0
+
+    def report(self, results: Results, folder: Path) -> Sequence[Path]:
+        """Write tables and figures to `folder`; the files written. The joint table is there already."""
+        return []
+
+    def settings(self, **values: Any) -> Any:
+        """The study's settings with some of them changed."""
+        return self.Settings(**values)
+
+    def job(self, config: Mapping[str, Any]) -> Any:
+        """A job from its config."""
+        return TypeAdapter(self.Job).validate_python(dict(config))
+
+    def key(self, config: Mapping[str, Any]) -> str:
+        """The address of a job's result."""
+        return job_key(self.name, self.version, config)

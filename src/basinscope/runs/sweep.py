@@ -1,0 +1,102 @@
+"""Sweep: a study that calls one function for every point of a grid; what a YAML file declares."""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, create_model
+
+from ..errors import InputError
+from . import study as base
+from .scratch import Scratch
+from .settings import merged, validated
+
+
+class SweepSettings(base.Settings):
+    """What a sweep runs over.
+
+    Attributes:
+        common: arguments that all jobs share.
+        grid: lists of values; one job for each combination, the last name running fastest.
+        jobs: further jobs, listed singly.
+    """
+
+    common: dict[str, Any] = Field(default_factory=dict)
+    grid: dict[str, list[Any]] = Field(default_factory=dict)
+    jobs: list[dict[str, Any]] = Field(default_factory=list)
+
+
+class Sweep(base.Study):
+    """A study of one function's values.
+
+    Args:
+        name: of the study.
+        function: takes the job's settings by keyword; returns a mapping from column to value, or a `Result`. Its
+            annotations decide what values it accepts.
+        settings: `common`, `grid` and `jobs`, as in `SweepSettings`.
+        scales: changes to the settings by the name of a scale.
+        title, version: of the study.
+
+    Examples:
+        >>> def area(width: int, height: int = 1):
+        ...     return {"area": width * height}
+        >>> sweep = Sweep("areas", area, {"grid": {"width": [1, 2], "height": [3, 4]}})
+        >>> [job.config() for job in sweep.jobs(sweep.settings(**sweep.scales["smoke"]))][1]
+        {'width': 1, 'height': 4}
+    """
+
+    def __init__(
+        self,
+        name: str,
+        function: Callable[..., base.Result | Mapping[str, Any]],
+        settings: Mapping[str, Any] | None = None,
+        *,
+        scales: Mapping[str, Mapping[str, Any]] | None = None,
+        title: str = "",
+        version: int = 1,
+    ) -> None:
+        self.name, self.title, self.version = name, title, version
+        self._function = function
+        self._model = _arguments(function)
+        own = dict(settings or {})
+        validated(SweepSettings, own, f"study {name!r}", "setting")
+        changes = dict(scales or {})
+        self.scales = {scale: merged(own, changes.get(scale, {})) for scale in dict.fromkeys([*base.SCALES, *changes])}
+
+    Settings = SweepSettings
+
+    def jobs(self, settings: SweepSettings) -> Iterator[base.Job]:
+        """The grid's points, then the jobs listed singly."""
+        for name, values in settings.grid.items():
+            if not values:
+                raise InputError(f"study {self.name!r}: grid {name!r} has no values — give at least one, or remove it")
+        if settings.grid or not settings.jobs:
+            for point in itertools.product(*settings.grid.values()):
+                yield self.job({**settings.common, **dict(zip(settings.grid, point, strict=True))})
+        for single in settings.jobs:
+            yield self.job({**settings.common, **single})
+
+    def job(self, config: Mapping[str, Any]) -> base.Job:
+        job: base.Job = validated(self._model, config, f"study {self.name!r}", "argument")
+        return job
+
+    def run(self, job: base.Job, scratch: Scratch) -> base.Result | Mapping[str, Any]:
+        return self._function(**{name: getattr(job, name) for name in type(job).model_fields})
+
+
+def _arguments(function: Callable[..., Any]) -> type[BaseModel]:
+    """A model of a function's arguments."""
+    fields: dict[str, Any] = {}
+    for name, parameter in inspect.signature(function, eval_str=True).parameters.items():
+        if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
+            raise InputError(f"a sweep's function must name its arguments: {function} has *{name} or positional-only")
+        kind = Any if parameter.annotation is parameter.empty else parameter.annotation
+        fields[name] = (kind, ... if parameter.default is parameter.empty else parameter.default)
+    return create_model("Arguments", __base__=_Arguments, **fields)
+
+
+class _Arguments(base.Job):
+    model_config = ConfigDict(protected_namespaces=())

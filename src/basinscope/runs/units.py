@@ -1,0 +1,112 @@
+"""From jobs to units of work: single jobs, or populations of jobs that share an architecture."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ..errors import InputError
+from .identity import checksum
+from .study import Study
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A job with the address of its result."""
+
+    key: str
+    config: Mapping[str, Any]
+    job: Any
+
+    @property
+    def label(self) -> str:
+        """The job's settings in one line."""
+        return " ".join(f"{name}={value}" for name, value in self.config.items())
+
+
+@dataclass(frozen=True)
+class Unit:
+    """What a worker is handed: the members of a population, and which of their results are wanted.
+
+    Attributes:
+        keys, configs: of all members, wanted or not: a population always runs as a whole, so that its bits do not
+            depend on what was there already.
+        wanted: keys of the results to store.
+        cost: relative time.
+    """
+
+    keys: tuple[str, ...]
+    configs: tuple[Mapping[str, Any], ...]
+    wanted: frozenset[str]
+    cost: float = 1.0
+
+    @property
+    def key(self) -> str:
+        """An address of the unit itself."""
+        return self.keys[0] if len(self.keys) == 1 else checksum("".join(self.keys).encode())[:40]
+
+    def plain(self) -> dict[str, Any]:
+        """As JSON has it, for the way to a worker."""
+        return {
+            "keys": list(self.keys),
+            "configs": [dict(each) for each in self.configs],
+            "wanted": sorted(self.wanted),
+        }
+
+    @classmethod
+    def from_plain(cls, told: Mapping[str, Any]) -> Unit:
+        return cls(tuple(told["keys"]), tuple(told["configs"]), frozenset(told["wanted"]))
+
+
+def planned(study: Study, settings: Any) -> list[Planned]:
+    """All jobs of a study, in the order of its table.
+
+    Examples:
+        >>> from basinscope.runs.sweep import Sweep
+        >>> sweep = Sweep("areas", lambda width: {"area": width**2}, {"grid": {"width": [1, 2]}})
+        >>> [plan.label for plan in planned(sweep, sweep.settings(**sweep.scales["smoke"]))]
+        ['width=1', 'width=2']
+    """
+    found: dict[str, Planned] = {}
+    for job in study.jobs(settings):
+        config = job.config()
+        plan = Planned(study.key(config), config, job)
+        if plan.key in found:
+            raise InputError(
+                f"study {study.name!r} lists a job twice: {plan.label} — give one another seed, or drop it"
+            )
+        found[plan.key] = plan
+    if not found:
+        raise InputError(f"study {study.name!r} has no jobs at these settings — check its lists for an empty one")
+    return list(found.values())
+
+
+def units(study: Study, jobs: Iterable[Planned], done: Callable[[str], bool]) -> list[Unit]:
+    """Units that hold a job not done yet, the costliest first.
+
+    Populations are cut from all jobs, done or not, in their order: resumed work has the members it had before.
+    """
+    if study.population < 1:
+        raise InputError(f"population of study {study.name!r} must be at least 1, got {study.population}")
+    groups: dict[Any, list[list[Planned]]] = {}
+    for plan in jobs:
+        shared = study.group_key(plan.job)
+        own = groups.setdefault(("alone", plan.key) if shared is None else ("shared", shared), [[]])
+        if len(own[-1]) == study.population:
+            own.append([])
+        own[-1].append(plan)
+    found = [_unit(study, members, done) for parts in groups.values() for members in parts]
+    return sorted((unit for unit in found if unit.wanted), key=lambda unit: -unit.cost)
+
+
+def _unit(study: Study, members: list[Planned], done: Callable[[str], bool]) -> Unit:
+    cost = sum(study.cost(plan.job) for plan in members)
+    if not cost > 0:
+        raise InputError(f"cost of {members[0].label} must be positive, got {cost} — see cost() of {study.name!r}")
+    return Unit(
+        tuple(plan.key for plan in members),
+        tuple(plan.config for plan in members),
+        frozenset(plan.key for plan in members if not done(plan.key)),
+        cost,
+    )

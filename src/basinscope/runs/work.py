@@ -1,0 +1,161 @@
+"""What every executor does with a unit of work, wherever it runs: compute, and store each result as it comes."""
+
+from __future__ import annotations
+
+import os
+import random
+import sys
+import time
+import traceback
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..errors import BasinscopeError, InputError, StoreError
+from .provenance import provenance
+from .scratch import Scratch
+from .store import Entry, Store
+from .study import Result, Study
+from .units import Unit
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A job that was stored, or that failed."""
+
+    key: str
+    entry: Entry | None
+    error: str = ""
+
+    def plain(self) -> dict[str, Any]:
+        return {"key": self.key, "entry": None if self.entry is None else self.entry.plain(), "error": self.error}
+
+    @classmethod
+    def from_plain(cls, told: Mapping[str, Any]) -> Outcome:
+        entry = None if told["entry"] is None else Entry.from_plain(told["entry"])
+        return cls(told["key"], entry, told["error"])
+
+
+def work(study: Study, unit: Unit, store: Store) -> list[Outcome]:
+    """Run a unit and store what it gives; a job that fails is reported and does not disturb the others.
+
+    StoreError is raised on: a store that cannot be written is nobody's job's fault.
+    """
+    started = time.perf_counter()
+    found = _run(study, unit, store)
+    origin = {
+        **provenance(),
+        "version": study.version,
+        "population": len(unit.keys),
+        "seconds": (time.perf_counter() - started) / len(unit.keys),
+    }
+    outcomes = [
+        _kept(study, key, config, result, origin, store)
+        for key, config, result in zip(unit.keys, unit.configs, found, strict=True)
+        if key in unit.wanted
+    ]
+    store.scratch(unit.key).clear()
+    return outcomes
+
+
+def _run(study: Study, unit: Unit, store: Store) -> Sequence[Any]:
+    """What each job gave: a result or an exception."""
+    jobs = [study.job(config) for config in unit.configs]
+    found = _together(study, unit.keys, jobs, store.scratch(unit.key))
+    if not isinstance(found, BaseException):
+        return found
+    if len(jobs) == 1:
+        return [found]
+    # The population as a whole failed; alone, most of its members may not.
+    store.scratch(unit.key).clear()
+    return [_alone(study, key, job, store.scratch(key)) for key, job in zip(unit.keys, jobs, strict=True)]
+
+
+def _alone(study: Study, key: str, job: Any, scratch: Scratch) -> Any:
+    found = _together(study, (key,), [job], scratch)
+    scratch.clear()
+    return found if isinstance(found, BaseException) else found[0]
+
+
+def _together(
+    study: Study, keys: Sequence[str], jobs: Sequence[Any], scratch: Scratch
+) -> Sequence[Any] | BaseException:
+    """What some jobs gave that ran together, or the exception that ended them all."""
+    try:
+        with isolated(int(keys[0][:8], 16)):
+            if len(jobs) == 1 and study.group_key(jobs[0]) is None:
+                return [study.run(jobs[0], scratch)]
+            given = study.run_group(jobs, scratch)
+        if len(given) != len(jobs):
+            raise InputError(f"run_group must return one result per job: expected {len(jobs)}, got {len(given)}")
+    except (Exception, SystemExit) as error:
+        return error
+    return given
+
+
+def _kept(
+    study: Study, key: str, config: Mapping[str, Any], given: Any, origin: Mapping[str, Any], store: Store
+) -> Outcome:
+    """A result in the store, or the reason why there is none."""
+    try:
+        result = _result(given, config)
+        seed = {"seed": config["seed"]} if "seed" in config else {}
+        entry = store.save(key, study.name, config, result, {**origin, **seed}, seconds=origin["seconds"])
+    except StoreError:
+        raise
+    except (Exception, SystemExit) as error:
+        line, told = _told(error)
+        store.fail(key, study.name, config, line, told)
+        return Outcome(key, None, line)
+    return Outcome(key, entry)
+
+
+def _result(given: Any, config: Mapping[str, Any]) -> Result:
+    if isinstance(given, BaseException):
+        raise given
+    result = given if isinstance(given, Result) else Result([given])
+    if not all(isinstance(row, Mapping) for row in result.rows):
+        raise InputError(f"a job must return a mapping from column to value, or a Result, got {given!r:.80}")
+    twice = sorted({name for row in result.rows for name in row if name in config})
+    if twice:
+        raise InputError(f"columns {', '.join(twice)} are settings of the job and in the table already — rename them")
+    return result
+
+
+@contextmanager
+def isolated(seed: int) -> Iterator[None]:
+    """One thread, and global random numbers that depend on the job alone: order and place change no bit.
+
+    Jobs should draw from generators of their own; this catches what forgets to.
+    """
+    threads = os.environ.get("OMP_NUM_THREADS")
+    os.environ["OMP_NUM_THREADS"] = "1"  # for a torch that the job is the first to load
+    python, numpy_state = random.getstate(), np.random.get_state()  # noqa: NPY002 — the global state is the point
+    torch = sys.modules.get("torch")
+    torch_state = None if torch is None else (torch.get_num_threads(), torch.get_rng_state())
+    random.seed(seed)
+    np.random.seed(seed)  # noqa: NPY002
+    if torch is not None:
+        torch.set_num_threads(1)
+        torch.manual_seed(seed)
+    try:
+        yield
+    finally:
+        if threads is None:
+            del os.environ["OMP_NUM_THREADS"]
+        else:
+            os.environ["OMP_NUM_THREADS"] = threads
+        random.setstate(python)
+        np.random.set_state(numpy_state)  # noqa: NPY002
+        if torch is not None and torch_state is not None:
+            torch.set_num_threads(torch_state[0])
+            torch.set_rng_state(torch_state[1])
+
+
+def _told(error: BaseException) -> tuple[str, str]:
+    """An exception in one line, and with its traceback from the job on."""
+    line = str(error) if isinstance(error, BasinscopeError) else f"{type(error).__name__}: {error}"
+    return line.split("\n")[0][:500], "".join(traceback.format_exception(error))
