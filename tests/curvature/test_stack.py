@@ -58,6 +58,11 @@ def test_every_depth_activation_and_loss(activation, hidden, loss):
     assert_traces(land, stack_traces(land, curved=True))
 
 
+def shifted(h):
+    h += 1
+    return h.tanh()
+
+
 ELEMENTWISE = [
     nn.GELU(), nn.ELU(), nn.CELU(0.7), nn.SELU(), nn.Softplus(2.0), nn.Softsign(), nn.Mish(), nn.Hardswish(),
     nn.LogSigmoid(), nn.LeakyReLU(), nn.Hardtanh(), nn.ReLU6(), nn.Tanhshrink(), nn.Threshold(0.1, 0.1),
@@ -65,7 +70,8 @@ ELEMENTWISE = [
     torch.sin, torch.cos, torch.exp, torch.erf, torch.atan, torch.square, lambda h: h**3, lambda h: (2 * h - 1).tanh(),
     lambda h: 1 - h.tanh() / 3, lambda h: h.mul_(2).tanh_(), lambda h: h.neg().abs().clamp(max=1.0),
     lambda h: h.tanh().view(h.shape), lambda h: h.tanh().unsqueeze(1).squeeze(1),
-    lambda h: h.tanh().reshape(len(h), -1),
+    lambda h: h.tanh().reshape(len(h), -1), lambda h: functional.elu(h, 1.0, True), torch.sigmoid_,
+    shifted,
 ]  # fmt: skip
 
 

@@ -7,7 +7,7 @@ weights and functions that mix units all show up as calls that do not belong to 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -36,7 +36,8 @@ FEW = 4
 class Stage:
     """u = W a + b for a batch, and the elementwise functions on u before the next layer.
 
-    `names` are those of weight and bias; None where absent or held fixed.
+    `names` are those of weight and bias; None where absent or held fixed. `overwritten` says that the first function
+    writes into u.
     """
 
     names: tuple[str | None, str | None]
@@ -45,10 +46,11 @@ class Stage:
     input: Tensor
     output: Tensor
     functions: list[Callable[[Tensor], Tensor]] = field(default_factory=list)
+    overwritten: bool = False
 
     def above(self, output: Tensor) -> Tensor:
         """The input of the next layer as a function of u."""
-        value = output.clone()  # an in-place function may overwrite it
+        value = output.clone() if self.overwritten else output
         for function in self.functions:
             value = function(value)
         return value
@@ -117,8 +119,11 @@ class _Recorder(TorchFunctionMode):
             return func(*args, **kwargs)
         if func is functional.linear:
             return self._linear(*args, **kwargs)
-        result = func(*args, **kwargs)
         name = getattr(func, "__name__", "")
+        writes = (name.endswith("_") and not name.endswith("__")) or kwargs.get("inplace")
+        if writes and self._end is not None and self.stages[-1].output is self._end:
+            self.stages[-1] = replace(self.stages[-1], output=self._end.clone(), overwritten=True)
+        result = func(*args, **kwargs)
         if name in _ASKING and not any(isinstance(leaf, Tensor) for leaf in tree_leaves(result)):
             return result
         self._plain = self._single(given, args) and self._keeps(name, result)
@@ -142,7 +147,7 @@ class _Recorder(TorchFunctionMode):
             if used is not None and name is not None:
                 self._made[id(used)] = used
         self.stages.append(Stage(names, weight, bias, input, output))
-        return self._go_on(output.clone())
+        return self._go_on(output)
 
     def _single(self, given: list[Tensor], args: tuple[Any, ...]) -> bool:
         return len(given) == 1 and given[0] is self._end and len(args) > 0 and args[0] is self._end

@@ -95,10 +95,12 @@ def _add(found: StackTraces, land: Landscape, batch: Samples, passed: list[Stage
     """Add a batch's share, from the outputs down to the first layer."""
     fisher: Columns | Softmax = _output(land, value, batch)
     residual: Columns | None = None
+    derivatives = [_derivatives(stage, curved) if stage.functions else (None, None) for stage in passed]
+    curved = any(bend is not None for _, bend in derivatives)
     gradient = _slope(land, value, batch) if curved else None
     for place, stage in reversed(list(enumerate(passed))):
-        if stage.functions:
-            slope, bend = _derivatives(stage, curved)
+        slope, bend = derivatives[place]
+        if slope is not None:
             fisher, residual = fisher.between(slope), residual and residual.between(slope)
             if gradient is not None and bend is not None:
                 residual = Columns.of(bend * gradient) if residual is None else residual.plus(bend * gradient)
@@ -165,7 +167,7 @@ class Columns:
 
     def between(self, slope: Tensor) -> Columns:
         """diag(φ') C diag(φ')."""
-        return Columns(self.rest * slope * slope, self.weights, self.columns * slope[:, None])
+        return Columns(slope.square().mul_(self.rest), self.weights, self.columns * slope[:, None])
 
     def plus(self, rest: Tensor) -> Columns:
         return Columns(self.rest + rest, self.weights, self.columns)
@@ -210,7 +212,7 @@ class Softmax:
     def diagonal(self, weight: Tensor) -> Columns:
         image = self.shift @ weight
         both = weight.index_select(0, self.top[:, 0]).mul_(2).add_(image)
-        return Columns.of(torch.addcmul(self.shift @ weight.square(), image, both, value=-1))
+        return Columns.of((self.shift @ weight.square()).addcmul_(image, both, value=-1))
 
 
 def _output(land: Landscape, value: Tensor, batch: Samples) -> Columns | Softmax:
