@@ -9,6 +9,9 @@ from ._version import __version__
 
 if TYPE_CHECKING:
     from . import exact as exact
+    from . import optim as optim
+    from . import training as training
+    from . import zoo as zoo
     from .curvature.penalty import penalty as penalty
     from .errors import BasinscopeError as BasinscopeError
     from .errors import InputError as InputError
@@ -48,12 +51,14 @@ _HOMES = {
     "wbic": "measures.wbic",
 }
 
-__all__ = ["__version__", "exact", *_HOMES]
+_PACKAGES = ("exact", "optim", "training", "zoo")
+
+__all__ = ["__version__", *_PACKAGES, *_HOMES]
 
 
 def __getattr__(name: str) -> Any:
-    if name == "exact":
-        return importlib.import_module(".exact", __name__)
+    if name in _PACKAGES:
+        return importlib.import_module(f".{name}", __name__)
     if name in _HOMES:
         value = getattr(importlib.import_module(f".{_HOMES[name]}", __name__), name)
         globals()[name] = value

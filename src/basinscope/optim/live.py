@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor, nn
 
-from ..curvature.gradients import Gradients, Piece
+from ..curvature.gradients import Gradients, Piece, Rows
 from ..errors import InputError
 from ..landscape import Landscape
 from ..losses import PerSample
@@ -24,14 +24,15 @@ class LiveGradients:
     def __init__(self, model: nn.Module, loss: str | PerSample, sigma: float | None) -> None:
         self._model, self._loss, self._sigma = model, loss, sigma
         self._gradients: Gradients | None = None
+        self._tile = 1
         self.land: Landscape | None = None
 
     def tiles(self, batch: Samples) -> Iterator[list[Piece]]:
         """The pieces of the batch's rows, as many samples at a time as memory allows."""
         if self._gradients is None:
             self._gradients = self._look(batch)
-        for start in range(0, batch.n, self._gradients.tile):
-            few = batch if self._gradients.tile >= batch.n else batch.take(slice(start, start + self._gradients.tile))
+        for start in range(0, batch.n, self._tile):
+            few = batch if self._tile >= batch.n else batch.take(slice(start, start + self._tile))
             yield self._gradients.of(few)
 
     @property
@@ -45,7 +46,19 @@ class LiveGradients:
         # The weights themselves, not copies of them.
         land.parameters = {name: p.detach() for name, p in self._model.named_parameters() if p.requires_grad}
         self.land = land
-        return Gradients(land, "fisher")
+        gradients = Gradients(land, "fisher")
+        # By the network alone, whatever batch comes first: a resumed run must add up in the same order.
+        held = sum(_numbers(piece) for piece in gradients.of(batch.take(slice(0, 1))))
+        self._tile = max(1, gradients.memory // (16 * held))
+        return gradients
+
+
+def _numbers(piece: Piece) -> int:
+    """How many numbers a sample's rows take, written out where they are no plain outer products."""
+    if isinstance(piece, Rows):
+        return piece.values.numel()
+    sides = piece.left.numel() + piece.right.numel()
+    return sides if piece.single else sides + piece.left.shape[1] * piece.index.numel()
 
 
 def trainable(model: nn.Module) -> list[Tensor]:

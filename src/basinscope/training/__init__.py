@@ -1,0 +1,27 @@
+"""Training: one loop that measures on the way, can be interrupted at any moment, and branched from any checkpoint."""
+
+from .branch import branch as branch
+from .checkpoint import load_checkpoint as load_checkpoint
+from .checkpoint import save_checkpoint as save_checkpoint
+from .hooks import Below as Below
+from .hooks import EarlyStop as EarlyStop
+from .hooks import Every as Every
+from .hooks import Measure as Measure
+from .loop import train as train
+from .matching import matched as matched
+from .runs import Run as Run
+from .runs import histories as histories
+
+__all__ = [
+    "Below",
+    "EarlyStop",
+    "Every",
+    "Measure",
+    "Run",
+    "branch",
+    "histories",
+    "load_checkpoint",
+    "matched",
+    "save_checkpoint",
+    "train",
+]

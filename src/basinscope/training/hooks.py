@@ -1,0 +1,190 @@
+"""What happens along the way: when to measure, what to measure, when to stop."""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from ..checks import positive, whole
+from ..errors import BasinscopeError, InputError
+from ..estimates import Estimate
+from ..landscape import Landscape
+
+Row = dict[str, Any]
+StopRule = Callable[[list[Row]], str | None]
+
+
+@dataclass(frozen=True)
+class Clock:
+    """How far training is: optimizer steps, batches drawn, batches an epoch."""
+
+    step: int
+    batches: int
+    per_epoch: int
+
+    @property
+    def epoch(self) -> float:
+        """Passes through the data."""
+        return self.batches / self.per_epoch
+
+
+@dataclass(frozen=True)
+class Every:
+    """Every so many optimizer steps or epochs, and before the first step where `start` is set.
+
+    Examples:
+        >>> Every(steps=5).due(Clock(9, 9, 4), Clock(10, 10, 4)), Every(epochs=1).due(Clock(9, 9, 4), Clock(10, 10, 4))
+        (True, False)
+    """
+
+    steps: int | None = None
+    epochs: float | None = None
+    start: bool = False
+
+    def __post_init__(self) -> None:
+        if (self.steps is None) == (self.epochs is None):
+            raise InputError(f"Every needs either steps or epochs, got steps={self.steps!r} and epochs={self.epochs!r}")
+        if self.steps is not None:
+            whole("steps", self.steps, least=1)
+        if self.epochs is not None:
+            positive("epochs", self.epochs)
+
+    def due(self, before: Clock, after: Clock) -> bool:
+        """Whether a multiple was reached between two moments."""
+        if self.steps is not None:
+            return before.step // self.steps < after.step // self.steps
+        assert self.epochs is not None
+        size = self.epochs * after.per_epoch  # in batches, whole for whole epochs
+        return math.floor(before.batches / size) < math.floor(after.batches / size)
+
+
+@dataclass(frozen=True)
+class Measure:
+    """A measurement of the landscape, at the weights as they are, every so often.
+
+    Args:
+        function: takes a `Landscape`; returns an `Estimate`, a number, or a mapping of names to these.
+        every: when.
+        name: of the column; the estimate's or the function's own unless given.
+        on: `train` or `validation`, the data of the landscape.
+        options: keyword arguments of the function.
+
+    Examples:
+        >>> import basinscope as bs
+        >>> measure = Measure(bs.hessian_trace, Every(epochs=1), options={"rtol": 0.05})
+        >>> measure.name
+        'hessian_trace'
+    """
+
+    function: Callable[..., Any]
+    every: Every = field(default_factory=lambda: Every(epochs=1))
+    name: str = ""
+    on: Literal["train", "validation"] = "train"
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.on not in ("train", "validation"):
+            raise InputError(f"on must be 'train' or 'validation', got {self.on!r}")
+        if not self.name:
+            object.__setattr__(self, "name", getattr(self.function, "__name__", type(self.function).__name__))
+        if not self.name.isidentifier():
+            raise InputError(f"a measurement needs a name of letters, digits and _, got {self.name!r} — pass name=")
+
+    def columns(self, land: Landscape) -> Row:
+        """The measurement as columns of a row.
+
+        An estimate gives its value, `…_stderr`, `…_verdict` and, where there are any, `…_warnings`. A measurement that
+        refuses the landscape is recorded as failed, with its reason, and the training goes on.
+        """
+        options = dict(self.options)
+        if "progress" not in options and "progress" in _parameters(self.function):
+            options["progress"] = False  # the training has a bar of its own
+        try:
+            found = self.function(land, **options)
+        except BasinscopeError as error:
+            return self.failed(error)
+        if isinstance(found, Mapping):
+            return {key: value for name, part in found.items() for key, value in _columns(str(name), part).items()}
+        return _columns(self.name, found)
+
+    def failed(self, error: BasinscopeError) -> Row:
+        """The columns of a measurement that could not be made."""
+        return _columns(self.name, Estimate(self.name, math.nan, math.nan, "failed", (str(error),)))
+
+
+def _parameters(function: Callable[..., Any]) -> Iterable[str]:
+    try:
+        return inspect.signature(function).parameters
+    except ValueError:  # built in
+        return ()
+
+
+def _columns(name: str, found: Any) -> Row:
+    if isinstance(found, Estimate):
+        row = {name: float(found.value), f"{name}_stderr": float(found.stderr), f"{name}_verdict": found.verdict}
+        return {**row, f"{name}_warnings": "; ".join(found.warnings)} if found.warnings else row
+    try:
+        return {name: float(found)}
+    except (TypeError, ValueError):
+        raise InputError(
+            f"measurement {name!r} must return an Estimate, a number or a mapping of names to these, got "
+            f"{type(found).__name__}"
+        ) from None
+
+
+@dataclass(frozen=True)
+class EarlyStop:
+    """Stop when a column has not fallen by more than `tolerance` below its best for `patience` rows in a row.
+
+    Examples:
+        >>> rule = EarlyStop("validation_loss", patience=2)
+        >>> rule([{"step": k, "validation_loss": v} for k, v in enumerate([3.0, 2.0, 2.5, 2.1])])
+        'validation_loss has not fallen below 2 for 2 rows'
+    """
+
+    on: str = "validation_loss"
+    patience: int = 5
+    tolerance: float = 0.0
+
+    def __post_init__(self) -> None:
+        whole("patience", self.patience, least=1)
+
+    def __call__(self, rows: list[Row]) -> str | None:
+        """The reason to stop, if there is one."""
+        best, since = math.inf, 0
+        for value in _values(rows, self.on):
+            if value < best - self.tolerance:
+                best, since = value, 0
+            else:
+                since += 1
+        return f"{self.on} has not fallen below {best:g} for {since} rows" if since >= self.patience else None
+
+
+@dataclass(frozen=True)
+class Below:
+    """Stop when a column falls to a level: runs stopped at one training loss can be compared.
+
+    Examples:
+        >>> Below("train_loss", 0.1)([{"step": 7, "train_loss": 0.05}])
+        'train_loss fell to 0.05, not above 0.1'
+    """
+
+    on: str
+    level: float
+
+    def __call__(self, rows: list[Row]) -> str | None:
+        """The reason to stop, if there is one."""
+        values = _values(rows, self.on)
+        if values and values[-1] <= self.level:
+            return f"{self.on} fell to {values[-1]:g}, not above {self.level:g}"
+        return None
+
+
+def _values(rows: list[Row], column: str) -> list[float]:
+    known = {name for row in rows for name in row}
+    if rows and column not in known:
+        raise InputError(f"no column {column!r} to stop on: the rows have {sorted(known)}")
+    return [row[column] for row in rows if column in row and not math.isnan(row[column])]
