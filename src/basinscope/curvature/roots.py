@@ -81,6 +81,6 @@ def _units(values: Tensor) -> Iterator[Tensor]:
 
 def _positions(shape: torch.Size, like: Tensor) -> Iterator[Tensor]:
     """Masks that select one position each."""
-    size = shape.numel()
-    for place in range(size):
-        yield functional.one_hot(torch.tensor(place, device=like.device), size).to(like.dtype).view(shape)
+    places = torch.arange(shape.numel(), device=like.device)
+    for place in range(shape.numel()):
+        yield (places == place).to(like.dtype).view(shape)

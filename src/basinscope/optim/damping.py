@@ -32,7 +32,7 @@ def damped_inverse(matrix: Tensor, alpha: float, epsilon: float) -> Tensor:
     damping = kappa(trace, size, alpha, epsilon)[..., None, None]
     identity = torch.eye(size, dtype=matrix.dtype, device=matrix.device)
     factor, _ = torch.linalg.cholesky_ex(matrix + damping * identity)
-    return torch.cholesky_inverse(factor)
+    return torch.cholesky_solve(identity, factor)  # cholesky_inverse would wait for the device
 
 
 def with_norm_of(gradient: Tensor, direction: Tensor, axes: tuple[int, ...] | None = None) -> Tensor:

@@ -141,6 +141,12 @@ def _built(build: Build, network: nn.Module) -> Optimizer:
 def _own_randomness(network: nn.Module, seed: int) -> Iterator[None]:
     """torch's generators seeded for this run, and given back as they were; convolutions that repeat themselves."""
     devices = sorted({p.device.index for p in network.parameters() if p.device.type == "cuda"})
-    with torch.random.fork_rng(devices), torch.backends.cudnn.flags(enabled=True, deterministic=True, benchmark=False):
-        torch.manual_seed(whole("seed", seed, least=0))
-        yield
+    cudnn = torch.backends.cudnn
+    before = cudnn.deterministic, cudnn.benchmark
+    with torch.random.fork_rng(devices):
+        cudnn.deterministic, cudnn.benchmark = True, False
+        try:
+            torch.manual_seed(whole("seed", seed, least=0))
+            yield
+        finally:
+            cudnn.deterministic, cudnn.benchmark = before
