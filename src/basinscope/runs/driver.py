@@ -29,7 +29,7 @@ from .worker import WORKER
 
 INTERRUPTED = "it was interrupted"
 _FLUSH = 0.5  # seconds between writes to the index
-_TELL = 0.2  # seconds between words on progress
+_TELL = 0.5  # seconds between words on progress
 _RECENT = 1000  # finished units that the forecast looks at
 
 

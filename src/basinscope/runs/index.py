@@ -56,6 +56,10 @@ class Index:
             self._database = sqlite3.connect(f"{Path(path).as_uri()}?mode=ro", uri=True, timeout=5)
         else:
             self._database = sqlite3.connect(path, timeout=30, check_same_thread=False)
+        (sound,) = self._database.execute("PRAGMA quick_check(1)").fetchone()
+        if sound != "ok":
+            self._database.close()
+            raise sqlite3.DatabaseError(sound)
         (layout,) = self._database.execute("PRAGMA user_version").fetchone()
         if layout == _LAYOUT:
             return
@@ -73,17 +77,17 @@ class Index:
         try:
             rows = self._database.execute("SELECT key, study, seconds, finished, files FROM results").fetchall()
             return {row[0]: Entry(row[0], row[1], row[2], row[3], _stamps(row[4])) for row in rows}
-        except (sqlite3.DatabaseError, ValueError):
+        except (sqlite3.DatabaseError, ValueError, TypeError):
             return {}
 
     def add(self, entries: Iterable[Entry]) -> None:
         rows = [(each.key, each.study, each.seconds, each.finished, _text(each)) for each in entries]
         if rows:
-            with suppress(sqlite3.OperationalError), self._database:  # a full disk must not stop the run: files count
+            with suppress(sqlite3.DatabaseError), self._database:  # a full disk must not stop the run: files count
                 self._database.executemany("INSERT OR REPLACE INTO results VALUES (?, ?, ?, ?, ?)", rows)
 
     def discard(self, keys: Iterable[str]) -> None:
-        with suppress(sqlite3.OperationalError), self._database:
+        with suppress(sqlite3.DatabaseError), self._database:
             self._database.executemany("DELETE FROM results WHERE key = ?", [(key,) for key in keys])
 
     def close(self) -> None:

@@ -17,7 +17,7 @@ from ..errors import StoreError
 from .files import Files
 
 _NAME = "driver.json"
-_EVERY = {True: 1.0, False: 10.0}  # seconds between heartbeats, local or remote
+_EVERY = {True: 0.5, False: 10.0}  # seconds between heartbeats, local or remote
 STALE = 60.0  # seconds of silence after which a driver counts as dead
 
 

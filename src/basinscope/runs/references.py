@@ -9,7 +9,7 @@ import importlib.util
 import itertools
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
@@ -103,6 +103,17 @@ def load(reference: str) -> Study:
     if not isinstance(study, Study):
         raise InputError(f"{reference} must be a Study, got {type(study).__name__}")
     return study
+
+
+def search_path() -> list[str]:
+    """The folders in which this process looks for modules."""
+    return [str(Path(folder).resolve()) for folder in sys.path]
+
+
+def load_from(reference: str, folders: Iterable[str]) -> Study:
+    """The study behind a reference, looked for in another process's folders too, as far as they exist here."""
+    sys.path += [folder for folder in folders if folder not in sys.path and Path(folder).exists()]
+    return load(reference)
 
 
 def reference_to(study: Study) -> str | None:

@@ -33,7 +33,7 @@ def main(reference: str, url: str) -> None:
     except BasinscopeError as error:  # no job's fault: the store cannot be written, or the study not be found
         _answer(answers, {"fatal": str(error)})
     except Exception as error:
-        _answer(answers, {"fatal": f"{reference} cannot be loaded: {''.join(traceback.format_exception(error))}"})
+        _answer(answers, {"fatal": f"a worker of {reference} failed: {''.join(traceback.format_exception(error))}"})
 
 
 def _listen(orders: IO[bytes], units: queue.SimpleQueue[dict[str, Any]]) -> None:

@@ -102,13 +102,15 @@ class _Worker:
             env=environment | {"PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path)},
             start_new_session=True,  # Ctrl-C in the terminal is the driver's business
         )
-        threading.Thread(target=self._listen, args=(told,), daemon=True).start()
+        self._listener = threading.Thread(target=self._listen, args=(told,), daemon=True)
+        self._listener.start()
 
     def _listen(self, told: queue.SimpleQueue[Any]) -> None:
         assert self._process.stdout is not None
-        for line in self._process.stdout:
-            with suppress(ValueError):  # a line cut short by death
-                told.put((self, json.loads(line)))
+        with self._process.stdout as lines:
+            for line in lines:
+                with suppress(ValueError):  # a line cut short by death
+                    told.put((self, json.loads(line)))
         self._process.wait()
         told.put((self, None))
 
@@ -135,6 +137,7 @@ class _Worker:
         self._close()
 
     def _close(self) -> None:
+        self._listener.join()
         for stream in (self._process.stdin, self._errors):
             with suppress(OSError):
                 if stream is not None:

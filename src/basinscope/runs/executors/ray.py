@@ -10,7 +10,7 @@ from typing import Any
 
 from ...checks import whole
 from ...errors import BasinscopeError, InputError
-from ..references import load
+from ..references import load_from, search_path
 from ..store import Store
 from ..study import Study
 from ..units import Unit
@@ -47,6 +47,7 @@ class Ray:
         own = not ray.is_initialized()
         if own:
             self._start(ray)
+        folders = tuple(search_path())
         waiting = deque(units)
         flying: dict[Any, Unit] = {}
         deaths: Counter[str] = Counter()
@@ -55,7 +56,7 @@ class Ray:
             while True:
                 while waiting and plan.more() and len(flying) < _AHEAD * self.workers:
                     unit = waiting.popleft()
-                    flying[task.remote(reference, url, unit.plain())] = unit
+                    flying[task.remote(reference, folders, url, unit.plain())] = unit
                 if not flying:
                     return
                 ready, _ = ray.wait(list(flying), timeout=1.0)
@@ -102,18 +103,18 @@ class Ray:
         return ray.remote(num_cpus=1, num_gpus=wanted, max_retries=0)(remote)
 
 
-def remote(reference: str, url: str, told: Mapping[str, Any]) -> dict[str, Any]:
+def remote(reference: str, folders: tuple[str, ...], url: str, told: Mapping[str, Any]) -> dict[str, Any]:
     """What runs on the cluster: a unit's outcomes as plain values, or why nothing can be done."""
     try:
-        outcomes = work(_study(reference), Unit.from_plain(told), Store(url))
+        outcomes = work(_study(reference, folders), Unit.from_plain(told), Store(url))
     except BasinscopeError as error:
         return {"fatal": str(error)}
     return {"outcomes": [outcome.plain() for outcome in outcomes]}
 
 
 @cache
-def _study(reference: str) -> Study:
-    return load(reference)
+def _study(reference: str, folders: tuple[str, ...]) -> Study:
+    return load_from(reference, folders)
 
 
 def _imported() -> Any:

@@ -9,7 +9,7 @@ from typing import Any
 
 from ...checks import whole
 from ...errors import InputError, StoreError
-from ..references import load
+from ..references import load_from, search_path
 from ..store import Damaged, Store, recorded_key
 from ..units import Unit
 from ..work import Outcome, work
@@ -56,14 +56,14 @@ class Slurm:
         if plan.store.files.folder is None:
             raise InputError(f"Slurm needs a store in a folder that all nodes share, got {url!r}")
         executor = self._executor(plan, plan.store.files.folder / "slurm")
+        folders = search_path()
         open_keys = {key for unit in units for key in unit.wanted}
         idle = 0  # rounds without a single outcome
         while open_keys and idle < DEATHS and plan.more():
             left = [unit for unit in units if unit.wanted & open_keys]
             shares = [share for number in range(self.workers) if (share := left[number :: self.workers])]
-            tasks = executor.map_array(
-                share_of_work, [reference] * len(shares), [url] * len(shares), [_plain(share) for share in shares]
-            )
+            given = [(reference, folders, url, [unit.plain() for unit in share]) for share in shares]
+            tasks = executor.map_array(share_of_work, *zip(*given, strict=True))
             idle += 1
             try:
                 ended = False
@@ -106,15 +106,11 @@ class Slurm:
         return executor
 
 
-def share_of_work(reference: str, url: str, told: list[dict[str, Any]]) -> None:
-    """What a task does: its units, one after another, each skipped that somebody else has finished."""
-    study, store = load(reference), Store(url)
+def share_of_work(reference: str, folders: list[str], url: str, told: list[dict[str, Any]]) -> None:
+    """What a task does: its units, one after another."""
+    study, store = load_from(reference, folders), Store(url)
     for each in told:
         work(study, Unit.from_plain(each), store)
-
-
-def _plain(share: Sequence[Unit]) -> list[dict[str, Any]]:
-    return [unit.plain() for unit in share]
 
 
 def _appeared(store: Store, wanted: set[str]) -> Iterator[Outcome]:
@@ -130,6 +126,8 @@ def _appeared(store: Store, wanted: set[str]) -> Iterator[Outcome]:
 
 
 def _fatal(task: Any) -> str:
+    if not task.paths.result_pickle.exists():  # it was killed: submitit would wait for words that never come
+        return f"task {task.job_id} ended in state {task.state}"
     error = task.exception()
     if error is not None and "StoreError" in str(error):
         raise StoreError(str(error).strip().splitlines()[-1])

@@ -1,0 +1,128 @@
+"""The same study on Ray and through submitit: identical tables, lost workers replaced."""
+
+import os
+import signal
+import threading
+import time
+import warnings
+from pathlib import Path
+
+import pytest
+
+import small_studies
+from basinscope.errors import InputError
+from basinscope.runs.driver import run
+from basinscope.runs.executors.local import Local
+from basinscope.runs.executors.ray import Ray
+from basinscope.runs.executors.slurm import Slurm
+from basinscope.runs.results import Results
+from basinscope.runs.settings import resolved
+from basinscope.runs.store import Store
+
+SETTINGS = {"count": 64, "pause": 0.03}
+
+
+def parquet(study, store, settings, folder):
+    Results(study, resolved(study, "smoke", settings), Store(store)).write(folder)
+    return (folder / "table.parquet").read_bytes()
+
+
+def drive(study, store, **options):
+    return run(study, store, progress=False, **options)
+
+
+@pytest.fixture
+def quiet():
+    """Other packages' deprecations and open sockets are theirs."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+def kill_one_worker(store, killed):
+    """Kill a process that has stored something, while it works on another job."""
+    records = []
+    while len(records) < 16:
+        time.sleep(0.01)
+        records = list(Path(store, "results").rglob("*.json"))
+    process = Store(store).record(records[0].stem)["provenance"]["process"]
+    os.kill(process, signal.SIGKILL)
+    killed.append(process)
+
+
+def test_64_jobs_give_one_table_in_one_process_in_two_and_on_ray_with_a_worker_killed(tmp_path, quiet):
+    pytest.importorskip("ray", reason="Ray is an extra: pip install 'basinscope[ray]'")
+    study = small_studies.ORBITS
+    drive(study, tmp_path / "here", settings=SETTINGS)
+    drive(study, tmp_path / "local", settings=SETTINGS, on=Local(2))
+    killed = []
+    killer = threading.Thread(target=kill_one_worker, args=(tmp_path / "ray", killed), daemon=True)
+    killer.start()
+    summary = drive(study, tmp_path / "ray", settings=SETTINGS, on=Ray(workers=2))
+    assert summary.complete
+    assert not summary.failed
+    assert killed
+    processes = {
+        Store(tmp_path / "ray").record(path.stem)["provenance"]["process"]
+        for path in (tmp_path / "ray" / "results").rglob("*.json")
+    }
+    assert len(processes) >= 3  # two workers, and the one in place of the dead
+    tables = {parquet(study, tmp_path / name, SETTINGS, tmp_path / f"{name}-out") for name in ("here", "local", "ray")}
+    assert len(tables) == 1
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    """A cluster that is there already."""
+    ray = pytest.importorskip("ray", reason="Ray is an extra: pip install 'basinscope[ray]'")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
+    yield ray
+    ray.shutdown()
+
+
+def test_failures_on_ray_are_told_apart(tmp_path, quiet, cluster):
+    settings = {"grid": {"kind": ["fine", "raise", "die"], "seed": [0]}}
+    summary = drive(small_studies.TROUBLE, tmp_path, settings=settings, on=Ray(workers=2))
+    assert summary.fresh == 1
+    assert summary.failed["kind=raise seed=0"] == "ZeroDivisionError: never works"
+    assert "its worker died 3 times" in summary.failed["kind=die seed=0"]
+
+
+def test_gpus_that_a_cluster_lacks_are_refused(tmp_path, quiet, cluster):
+    with pytest.raises(InputError, match=r"gpus=1 were asked for, but the Ray cluster has none"):
+        drive(small_studies.ORBITS, tmp_path, on=Ray(workers=1, gpus=1))
+    assert cluster.is_initialized()  # it is not ours to shut down
+
+
+def test_tasks_of_submitit_give_the_same_table(tmp_path, quiet):
+    pytest.importorskip("submitit", reason="submitit is an extra: pip install 'basinscope[slurm]'")
+    study, settings = small_studies.ORBITS, {"count": 8}
+    drive(study, tmp_path / "here", settings=settings)
+    on = Slurm(2, minutes=2, cluster="local", poll=0.2)
+    assert drive(study, tmp_path / "slurm", settings=settings, on=on).complete
+    tables = {parquet(study, tmp_path / name, settings, tmp_path / f"{name}-out") for name in ("here", "slurm")}
+    assert len(tables) == 1
+
+
+def test_a_submitit_task_that_dies_is_submitted_again(tmp_path, quiet):
+    pytest.importorskip("submitit", reason="submitit is an extra: pip install 'basinscope[slurm]'")
+    settings = {"common": {"marker": str(tmp_path / "marker")}, "grid": {"seed": [0, 1, 2]}}
+    on = Slurm(1, minutes=2, cluster="local", poll=0.2)
+    assert drive(small_studies.ONCE, tmp_path / "store", settings=settings, on=on).complete
+
+
+def test_a_job_that_always_fails_on_submitit_does_not_stop_the_rest(tmp_path, quiet):
+    pytest.importorskip("submitit", reason="submitit is an extra: pip install 'basinscope[slurm]'")
+    settings = {"grid": {"kind": ["raise", "fine"], "seed": [0]}}
+    on = Slurm(1, minutes=2, cluster="local", poll=0.2)
+    summary = drive(small_studies.TROUBLE, tmp_path, settings=settings, on=on)
+    assert summary.fresh == 1
+    assert list(summary.failed) == ["kind=raise seed=0"]
+
+
+def test_slurm_needs_a_shared_folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    with pytest.raises(InputError, match="a folder that all nodes share"):
+        drive(small_studies.ORBITS, f"shared://{tmp_path}/store", on=Slurm(1, cluster="local"))
