@@ -16,23 +16,29 @@ def kappa(trace: Tensor, dimension: int, alpha: float, epsilon: float) -> Tensor
     return trace.clamp_min(epsilon) * (alpha / dimension)
 
 
-def damped_inverse(matrix: Tensor, alpha: float, epsilon: float) -> Tensor:
-    """(F + κI)⁻¹ of a matrix, or of a diagonal given as a vector; batched over leading axes of matrices.
+def damped_factor(matrix: Tensor, alpha: float, epsilon: float) -> Tensor:
+    """The Cholesky factor of F + κI, or F + κI itself where F is diagonal and given as a vector.
 
     A matrix with NaN gives NaN: nothing waits for the device to say so.
-
-    Examples:
-        >>> damped_inverse(torch.diag(torch.tensor([1.0, 3.0])), alpha=1.0, epsilon=0.0).diagonal()
-        tensor([0.3333, 0.2000])
     """
     size = matrix.shape[-1]
     if matrix.ndim == 1:
-        return 1 / (matrix + kappa(matrix.sum(), size, alpha, epsilon))
-    trace = matrix.diagonal(dim1=-2, dim2=-1).sum(-1)
-    damping = kappa(trace, size, alpha, epsilon)[..., None, None]
+        return matrix + kappa(matrix.sum(), size, alpha, epsilon)
+    damping = kappa(matrix.diagonal().sum(), size, alpha, epsilon)
     identity = torch.eye(size, dtype=matrix.dtype, device=matrix.device)
-    factor, _ = torch.linalg.cholesky_ex(matrix + damping * identity)
-    return torch.cholesky_solve(identity, factor)  # cholesky_inverse would wait for the device
+    factor, _ = torch.linalg.cholesky_ex(torch.addcmul(matrix, damping, identity))
+    return factor
+
+
+def divided(right: Tensor, factor: Tensor) -> Tensor:
+    """(F + κI)⁻¹ right, for a matrix of columns and a factor as `damped_factor` makes it.
+
+    Examples:
+        >>> factor = damped_factor(torch.diag(torch.tensor([1.0, 3.0])), alpha=1.0, epsilon=0.0)  # κ = 2
+        >>> divided(torch.ones(2, 1), factor)[:, 0]
+        tensor([0.3333, 0.2000])
+    """
+    return right / factor[:, None] if factor.ndim == 1 else torch.cholesky_solve(right, factor)
 
 
 def with_norm_of(gradient: Tensor, direction: Tensor, axes: tuple[int, ...] | None = None) -> Tensor:

@@ -13,7 +13,7 @@ from ..curvature.tiles import memory_bound
 from ..errors import InputError
 from ..losses import PerSample
 from ..samples import Samples
-from .damping import damped_inverse, kappa, with_norm_of
+from .damping import damped_factor, divided, kappa, with_norm_of
 from .live import LiveGradients, flat, shaped, trainable
 from .natural import NaturalGradient
 
@@ -149,7 +149,7 @@ class _Primal:
 
     def __init__(self) -> None:
         self.matrix: Tensor | None = None
-        self._inverse: tuple[tuple[float, float], Tensor] | None = None
+        self._factor: tuple[tuple[float, float], Tensor] | None = None
 
     def add(self, tiles: list[list[Piece]], samples: int, eta: float, size: int) -> None:
         new: Tensor | None = None
@@ -162,13 +162,13 @@ class _Primal:
             new.addmm_(ordered.T, ordered, alpha=1 / samples)
         assert new is not None
         self.matrix = new if self.matrix is None or eta == 1 else self.matrix.lerp_(new, eta)
-        self._inverse = None
+        self._factor = None
 
     def solve(self, gradient: Tensor, alpha: float, epsilon: float) -> Tensor:
         assert self.matrix is not None
-        if self._inverse is None or self._inverse[0] != (alpha, epsilon):
-            self._inverse = (alpha, epsilon), damped_inverse(self.matrix, alpha, epsilon)
-        return self._inverse[1] @ gradient
+        if self._factor is None or self._factor[0] != (alpha, epsilon):
+            self._factor = (alpha, epsilon), damped_factor(self.matrix, alpha, epsilon)
+        return divided(gradient[:, None], self._factor[1])[:, 0]
 
 
 class _Dual:
@@ -184,7 +184,7 @@ class _Dual:
         identity = torch.eye(len(gram), dtype=gram.dtype, device=gram.device)
         factor, _ = torch.linalg.cholesky_ex(gram + damping * identity)
         along = torch.cat([_along(pieces, gradient) for pieces in self.tiles])
-        weights = torch.cholesky_solve(along[:, None], factor)[:, 0] / self.samples
+        weights = divided(along[:, None], factor)[:, 0] / self.samples
         inside = torch.zeros_like(gradient)
         start = 0
         for pieces in self.tiles:

@@ -12,7 +12,7 @@ from ..curvature.kronecker import Factors, Sharing, check_layer, moments, plus
 from ..errors import InputError
 from ..losses import PerSample
 from ..samples import Samples
-from .damping import damped_inverse, with_norm_of
+from .damping import damped_factor, divided, with_norm_of
 from .live import LiveGradients, flat, shaped, trainable
 from .natural import NaturalGradient
 
@@ -81,7 +81,7 @@ class KFAC(NaturalGradient):
         self._sharing: Sharing = sharing
         self._factors: list[Factors] = []
         self._places: list[Tensor] = []  # which entries of the flat gradient a layer's matrix holds
-        self._inverses: tuple[tuple[float, float, bool], list[Factors]] | None = None
+        self._damped: tuple[tuple[float, float], list[Factors]] | None = None
 
     def observe(self, batch: Samples) -> None:
         """Take the batch into the factors, where that is due."""
@@ -97,7 +97,7 @@ class KFAC(NaturalGradient):
                             kept.lerp_(part, group["eta"])
             else:
                 self._factors = new
-        self._inverses = None
+        self._damped = None
 
     def _moments(self, batch: Samples) -> list[Factors]:
         """The factors of one batch."""
@@ -117,21 +117,17 @@ class KFAC(NaturalGradient):
         group = self.param_groups[0]
         if not self._factors:
             raise InputError("no Fisher matrix to divide by: call observe(batch) before step()")
-        options = group["alpha"], group["epsilon"], group["rescale"]
-        if self._inverses is None or self._inverses[0] != options:
-            inverses = [
-                (_inverse(outputs, *options).to(gradients[0].dtype),
-                 None if inputs is None else _inverse(inputs, *options).to(gradients[0].dtype))
-                for outputs, inputs in self._factors
-            ]  # fmt: skip
-            self._inverses = options, inverses
-        gradient = flat(gradients)
+        damping = group["alpha"], group["epsilon"]
+        if self._damped is None or self._damped[0] != damping:
+            self._damped = damping, [_damped(factors, *damping) for factors in self._factors]
+        gradient = flat(gradients).double()
         direction = torch.zeros_like(gradient)
-        for place, (outward, inward) in zip(self._places, self._inverses[1], strict=True):
+        for place, (outputs, inputs) in zip(self._places, self._damped[1], strict=True):
             part = gradient[place]
-            found = outward @ part
-            if inward is not None:
-                found = found * inward if inward.ndim == 1 else found @ inward
+            if inputs is None:
+                found = divided(part[:, None], outputs)[:, 0]
+            else:
+                found = divided(divided(part, outputs).mT, inputs).mT
             direction[place] = with_norm_of(part, found) if group["rescale"] else found
         return shaped(direction, gradients)
 
@@ -145,12 +141,9 @@ class KFAC(NaturalGradient):
             (outputs.to(device=device, copy=True), None if inputs is None else inputs.to(device=device, copy=True))
             for outputs, inputs in state["factors"]
         ]
-        self._inverses = None
+        self._damped = None
 
 
-def _inverse(factor: Tensor, alpha: float, epsilon: float, rescale: bool) -> Tensor:
-    """The damped inverse; of mean diagonal one where only its direction counts, so that nothing underflows."""
-    found = damped_inverse(factor, alpha, epsilon)
-    if not rescale:
-        return found
-    return found / (found if found.ndim == 1 else found.diagonal()).mean()
+def _damped(factors: Factors, alpha: float, epsilon: float) -> Factors:
+    outputs, inputs = factors
+    return damped_factor(outputs, alpha, epsilon), None if inputs is None else damped_factor(inputs, alpha, epsilon)
