@@ -183,9 +183,8 @@ def trace(activation: str, target: int, peers: bool, budget: float) -> list[Row]
     times, errors, products = [], [], []
     for seed in range(20):
         land = bs.Landscape(net, data=(x, y))  # nothing kept from the last seed
-        began = time.process_time()
-        found = bs.hessian_trace(land, rtol=0.01, seed=seed, progress=False)
-        times.append(time.process_time() - began)
+        took, found = timed(partial(bs.hessian_trace, land, rtol=0.01, seed=seed, progress=False))
+        times.append(took)
         errors.append(abs(found.value / truth - 1))
         products.append(found.diagnostics["products"])
     ours = statistics.median(times)
@@ -519,8 +518,8 @@ def markdown(rows: list[Row]) -> str:
         "Peers run on the same networks in an environment of their own, installed without their declared dependencies:",
         "those would bring in torchvision and a CUDA torch, which nothing here needs. A peer is charged for the number",
         "of products at which its median error over seeds is 1 %, which a user would have to know before. The true",
-        "trace is a closed form in float64, checked by long runs of the peers' own probes. Hutch++ and XTrace are tried",
-        "with 12, 24, 48, … products on 5 seeds each: their rows are coarse. Parts may come from separate runs.",
+        "trace is a closed form in float64, checked by long runs of the peers' own probes. Hutch++ and XTrace are",
+        "tried with 12, 24, 48, … products on 5 seeds each: their rows are coarse. Parts may come from separate runs.",
         "",
         *NOTES,
     ]

@@ -138,7 +138,7 @@ def test_several_weight_decays_equal_separate_calls(method):
 def test_one_factorization_serves_all(monkeypatch):
     calls = []
     dense = spectra.dense
-    monkeypatch.setattr(spectra, "dense", lambda *args: calls.append(args) or dense(*args))
+    monkeypatch.setattr(spectra, "dense", lambda *args, **options: calls.append(args) or dense(*args, **options))
     land = classifier()
     bs.soft_rank(land, weight_decay=[0.1, 0.2], method="exact")
     bs.log_det(land, weight_decay=0.1, method="exact")

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from ..landscape import Landscape
+from ..progress import Report
 from ..samples import Samples
 from .gradients import Gradients, Outer, Piece, Rows
 from .operators import hessian
@@ -18,7 +19,13 @@ from .tiles import memory_bound
 BLOCK = 2048  # most rows multiplied at once: of a symmetric product, only blocks on and below the diagonal are formed
 
 
-def dense(land: Landscape, matrix: str, scale: Tensor | None = None, memory: int | None = None) -> Tensor:
+def dense(
+    land: Landscape,
+    matrix: str,
+    scale: Tensor | None = None,
+    memory: int | None = None,
+    report: Report = lambda fraction, text: None,
+) -> Tensor:
     """The whole matrix A (d, d) in float64, or diag(scale) A diag(scale).
 
     F and C are sums of products of gradient rows. For two layers whose rows are outer products,
@@ -26,12 +33,13 @@ def dense(land: Landscape, matrix: str, scale: Tensor | None = None, memory: int
     contraction over samples is one matrix product, r times smaller than the one over rows.
     """
     if matrix == "hessian":
-        found = _hessian(land)
+        found = _hessian(land, report)
         return found if scale is None else scale[:, None] * found * scale
     gradients = Gradients(land, matrix, memory)
     blocks: dict[tuple[int, int], Tensor] = {}
     pieces: list[Piece] = []
-    for tile in gradients:
+    for number, tile in enumerate(gradients, 1):
+        report(min(1.0, number * gradients.tile / land.n), "products of gradients")
         pieces = merged([scaled(piece, scale) for piece in tile])
         for row, first in enumerate(pieces):
             for column, second in enumerate(pieces[: row + 1]):
@@ -46,7 +54,13 @@ def dense(land: Landscape, matrix: str, scale: Tensor | None = None, memory: int
     return whole
 
 
-def gram(land: Landscape, matrix: str, scale: Tensor | None = None, memory: int | None = None) -> Tensor:
+def gram(
+    land: Landscape,
+    matrix: str,
+    scale: Tensor | None = None,
+    memory: int | None = None,
+    report: Report = lambda fraction, text: None,
+) -> Tensor:
     """G Gᵀ / n (n·r, n·r) in float64 for the gradient rows G (n·r, d) of F or C: it has their nonzero eigenvalues.
 
     For rows that are outer products, g_ik·g_jl = (δ_ik·δ_jl)(a_i·a_j): the rows themselves are never formed. Others
@@ -55,8 +69,12 @@ def gram(land: Landscape, matrix: str, scale: Tensor | None = None, memory: int 
     bound, size = memory_bound(land, memory), land.n * count(land, matrix)
     room = max(1, bound // 2 // (size * torch.finfo(land.dtype).bits // 8 + 1))
     whole = torch.zeros(size, size, dtype=torch.float64, device=land.device)
+    done = 0
     for names in _groups(land, room) if size else []:
-        _add_gram(whole, *restricted(land, names, scale), matrix, bound, room)
+        part, factor = restricted(land, names, scale)
+        _add_gram(whole, part, factor, matrix, bound, room)
+        done += part.dimension
+        report(done / land.dimension, "products of gradients")
     block = _block(bound)
     for start in range(0, size, block):  # only the lower triangle was added up
         rows = slice(start, start + block)
@@ -239,7 +257,7 @@ def _pairs(k: int, device: torch.device) -> Tensor:
     return table
 
 
-def _hessian(land: Landscape) -> Tensor:
+def _hessian(land: Landscape, report: Report) -> Tensor:
     product = hessian(land)
     columns = []
     for start in range(0, land.dimension, product.tiles.probes):
@@ -247,5 +265,6 @@ def _hessian(land: Landscape) -> Tensor:
         unit = torch.zeros(land.dimension, stop - start, dtype=land.dtype, device=land.device)
         unit[range(start, stop), range(stop - start)] = 1
         columns.append((product @ unit).double())
+        report(stop / land.dimension, f"{stop} of {land.dimension} columns")
     found = torch.cat(columns, 1)
     return (found + found.T) / 2

@@ -62,7 +62,8 @@ def trace_function(
             for average, level in zip(averages, decay.levels, strict=True)
         ]
     else:
-        values = eigenvalues(land, matrix, method, decay.whitening, sharing)
+        with tracked(kind.name.replace("_", " "), progress) as report:
+            values = eigenvalues(land, matrix, method, decay.whitening, sharing, report)
         found = [_from_eigenvalues(kind, values, level, decay, common) for level in decay.levels]
     return found if decay.several else found[0]
 

@@ -85,7 +85,8 @@ def check_layer(
         if not isinstance(layer, _NORMS):
             raise InputError(
                 f"KFAC does not cover parameter {name!r} of layer {owner or 'model'!r} ({type(layer).__name__}): it "
-                f"knows Linear, Conv2d, Embedding and attention projections, each weight used in one way only — {remedy}"
+                f"knows Linear, Conv2d, Embedding and attention projections, each weight used in one way only — "
+                f"{remedy}"
             )
 
 

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from ..errors import InputError
 from ..landscape import Landscape
+from ..progress import Report
 from .dense import dense, gram, layers, restricted
 from .gradients import Gradients, Outer
 from .kronecker import Sharing, diagonal, ekfac, kfac
@@ -41,7 +42,12 @@ _kept: weakref.WeakKeyDictionary[Landscape, dict[tuple[object, ...], Eigenvalues
 
 
 def eigenvalues(
-    land: Landscape, matrix: str, method: str, whitening: Tensor | None = None, sharing: Sharing = "expand"
+    land: Landscape,
+    matrix: str,
+    method: str,
+    whitening: Tensor | None = None,
+    sharing: Sharing = "expand",
+    report: Report = lambda fraction, text: None,
 ) -> Eigenvalues:
     """The eigenvalues by `method`: exact, dual, block, diagonal, kfac or ekfac."""
     if method not in _METHODS:
@@ -58,12 +64,12 @@ def eigenvalues(
             f"take method='lanczos'"
         )
     if whitening is not None:
-        return _compute(land, matrix, method, whitening, sharing)
+        return _compute(land, matrix, method, whitening, sharing, report)
     kept = _kept.setdefault(land, {})
     point = tuple((id(tensor), tensor._version) for tensor in land.parameters.values())
     key = (matrix, method, sharing if method in ("kfac", "ekfac") else "", point)
     if key not in kept:
-        kept[key] = _compute(land, matrix, method, None, sharing)
+        kept[key] = _compute(land, matrix, method, None, sharing, report)
     return kept[key]
 
 
@@ -94,44 +100,60 @@ def _affordable(land: Landscape, matrix: str, rows: int) -> bool:
     return fits and rows**2 * written <= MOST_PRODUCTS.get(land.device.type, 1e13)
 
 
-def _compute(land: Landscape, matrix: str, method: str, whitening: Tensor | None, sharing: Sharing) -> Eigenvalues:
-    bound, values = _METHODS[method](land, matrix, whitening, sharing)
+def _compute(
+    land: Landscape, matrix: str, method: str, whitening: Tensor | None, sharing: Sharing, report: Report
+) -> Eigenvalues:
+    bound, values = _METHODS[method](land, matrix, whitening, sharing, report)
     return Eigenvalues(values.cpu() if matrix == "hessian" else values.cpu().clamp(min=0), bound, method)
 
 
-def _exact(land: Landscape, matrix: str, whitening: Tensor | None, _: Sharing) -> tuple[Bound, Tensor]:
-    found = dense(land, matrix, whitening)
+def _exact(
+    land: Landscape, matrix: str, whitening: Tensor | None, sharing: Sharing, report: Report
+) -> tuple[Bound, Tensor]:
+    found = dense(land, matrix, whitening, report=report)
     # Dead units and constant inputs leave empty rows, which need no factorization.
     busy = found.diagonal() != 0 if matrix != "hessian" else (found != 0).any(0)
     return "exact", torch.linalg.eigvalsh(found[busy][:, busy])
 
 
-def _dual(land: Landscape, matrix: str, whitening: Tensor | None, _: Sharing) -> tuple[Bound, Tensor]:
-    return "exact", torch.linalg.eigvalsh(gram(land, matrix, whitening))
+def _dual(
+    land: Landscape, matrix: str, whitening: Tensor | None, sharing: Sharing, report: Report
+) -> tuple[Bound, Tensor]:
+    return "exact", torch.linalg.eigvalsh(gram(land, matrix, whitening, report=report))
 
 
-def _block(land: Landscape, matrix: str, whitening: Tensor | None, sharing: Sharing) -> tuple[Bound, Tensor]:
+def _block(
+    land: Landscape, matrix: str, whitening: Tensor | None, sharing: Sharing, report: Report
+) -> tuple[Bound, Tensor]:
     """The exact eigenvalues of every layer by itself (Prop. 6.1: never fewer soft dimensions than the whole)."""
-    values = []
+    values, done = [], 0
     for names in layers(land):
         part, scale = restricted(land, names, whitening)
-        values.append(_exact(part, matrix, scale, sharing)[1])
+        values.append(_exact(part, matrix, scale, sharing, lambda fraction, text: None)[1])
+        done += part.dimension
+        report(done / land.dimension, names[0])
     return "upper", torch.cat(values)
 
 
-def _diagonal(land: Landscape, matrix: str, whitening: Tensor | None, _: Sharing) -> tuple[Bound, Tensor]:
+def _diagonal(
+    land: Landscape, matrix: str, whitening: Tensor | None, sharing: Sharing, report: Report
+) -> tuple[Bound, Tensor]:
     return "upper", diagonal(land, matrix, whitening)
 
 
-def _ekfac(land: Landscape, matrix: str, whitening: Tensor | None, sharing: Sharing) -> tuple[Bound, Tensor]:
+def _ekfac(
+    land: Landscape, matrix: str, whitening: Tensor | None, sharing: Sharing, report: Report
+) -> tuple[Bound, Tensor]:
     return "upper", ekfac(land, matrix, whitening, sharing)
 
 
-def _kfac(land: Landscape, matrix: str, whitening: Tensor | None, sharing: Sharing) -> tuple[Bound, Tensor]:
+def _kfac(
+    land: Landscape, matrix: str, whitening: Tensor | None, sharing: Sharing, report: Report
+) -> tuple[Bound, Tensor]:
     return "neither", kfac(land, matrix, whitening, sharing)
 
 
-_METHODS: dict[str, Callable[[Landscape, str, Tensor | None, Sharing], tuple[Bound, Tensor]]] = {
+_METHODS: dict[str, Callable[[Landscape, str, Tensor | None, Sharing, Report], tuple[Bound, Tensor]]] = {
     "exact": _exact,
     "dual": _dual,
     "block": _block,
