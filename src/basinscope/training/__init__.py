@@ -9,14 +9,20 @@ from .hooks import Every as Every
 from .hooks import Measure as Measure
 from .loop import train as train
 from .matching import matched as matched
+from .population import Evaluation as Evaluation
+from .population import Member as Member
+from .population import Population as Population
 from .runs import Run as Run
 from .runs import histories as histories
 
 __all__ = [
     "Below",
     "EarlyStop",
+    "Evaluation",
     "Every",
     "Measure",
+    "Member",
+    "Population",
     "Run",
     "branch",
     "histories",

@@ -1,0 +1,9 @@
+"""Population training: hundreds of networks of one architecture as one batched program."""
+
+from .members import Member as Member
+from .run import Evaluation as Evaluation
+from .run import Population as Population
+from .updates import SGD as SGD
+from .updates import Adam as Adam
+
+__all__ = ["SGD", "Adam", "Evaluation", "Member", "Population"]

@@ -1,0 +1,149 @@
+"""Losses and gradients of stacked plain networks by hand-written batched products."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from ...landscape import Landscape
+from ...samples import Samples
+from .layers import Layer, Plan
+
+
+class Stacked:
+    """A plain network as batched matrix products over members; see `layers`.
+
+    Args:
+        land: the landscape of one member.
+        plan: its layers.
+    """
+
+    def __init__(self, land: Landscape, plan: Plan) -> None:
+        self.template, self.places = plan.template, plan.places
+        self._layers = plan.layers
+        self._categorical = land.loss.family == "categorical"
+        self._variance = land.loss.variance
+        self._loss = land.loss
+        last = plan.layers[-1].outputs
+        self._values, self._width = last.values, last.width
+        self._minus_one = torch.full((), -1.0, dtype=land.dtype, device=land.device)
+
+    @property
+    def sample_bytes(self) -> int:
+        """Memory that one sample of one member takes on its way forward and back."""
+        elements = self._layers[0].inputs.total + sum(2 * layer.outputs.total for layer in self._layers)
+        return elements * self.template.element_size()
+
+    @property
+    def tile_bytes(self) -> int:
+        """What stays in a core's cache."""
+        return 2**22
+
+    def pool(self, samples: Samples) -> tuple[Tensor, Tensor]:
+        """Inputs and targets laid out as the layers read them, one row a sample."""
+        shape = self._layers[0].inputs
+        inputs = samples.inputs
+        rows = torch.zeros(samples.n, shape.total, dtype=inputs.dtype, device=inputs.device)
+        rows[:, shape.order().to(rows.device)] = inputs.flatten(1)
+        rows[:, shape.values :: shape.width] = 1
+        if self._categorical:
+            return rows, samples.target.long()
+        target = samples.target.to(inputs.dtype).reshape(samples.n, -1)
+        return rows, functional.pad(target, (0, self._width - target.shape[1]))
+
+    def _forward(self, points: Tensor, inputs: Tensor) -> Iterator[tuple[Layer, Tensor, Tensor]]:
+        """Each layer with its matrices and what came out of it."""
+        for layer in self._layers:
+            matrix = layer.matrix(points)
+            outputs = inputs.new_empty(*inputs.shape[:2], layer.outputs.total)
+            for read, write in layer.windows():
+                torch.bmm(inputs[:, :, read], matrix, out=outputs[:, :, write])
+            if layer.activation.apply is not None:
+                layer.activation.apply(outputs)
+            yield layer, matrix, outputs
+            inputs = outputs
+
+    def gradient(self, points: Tensor, inputs: Tensor, target: Tensor, gradient: Tensor, losses: Tensor | None) -> None:
+        """Put the gradients of the members' mean losses into `gradient` (M, D), their losses into `losses` (M,).
+
+        `inputs` (M, b, ·) and `target` (M, b, …) are rows of a pool.
+        """
+        passed = list(self._forward(points, inputs))
+        scores = passed[-1][2]
+        if losses is not None:
+            losses.copy_(self._per_sample(scores, target).mean(1))
+        delta = self._residual(scores, target)
+        for i in reversed(range(len(passed))):
+            layer, matrix, _ = passed[i]
+            below = inputs if i == 0 else passed[i - 1][2]
+            self._collect(layer, below, delta, gradient)
+            if i > 0:
+                delta = _backward(layer, matrix, points, delta)
+                activation = passed[i - 1][0].activation
+                if activation.backward is not None:
+                    delta = activation.backward(delta, below)
+
+    def _collect(self, layer: Layer, below: Tensor, delta: Tensor, gradient: Tensor) -> None:
+        """The gradient of T is belowᵀ delta / b, summed over windows; each parameter gathers its entries of T."""
+        own = gradient[:, layer.offset : layer.offset + layer.size]
+        entries = layer.depth * layer.outputs.width
+        if layer.repeats is None:
+            flat = own
+        else:
+            flat = gradient.new_empty(len(gradient), entries + 1)
+            flat[:, entries] = 0
+        slope = flat[:, :entries].unflatten(1, (layer.depth, layer.outputs.width))
+        scale = 1 / (below.shape[1] * self._variance)
+        for number, (read, write) in enumerate(layer.windows()):
+            torch.baddbmm(slope, below[:, :, read].mT, delta[:, :, write], beta=int(number > 0), alpha=scale, out=slope)
+        if layer.repeats is not None:
+            torch.sum(flat[:, layer.repeats], dim=1, out=own)
+
+    def _residual(self, scores: Tensor, target: Tensor) -> Tensor:
+        """∂ loss / ∂ outputs, up to the variance: probabilities minus the label, or output minus target."""
+        if not self._categorical:
+            return scores - target
+        delta = torch.softmax(scores, dim=-1)
+        return delta.scatter_add_(-1, target[..., None], self._minus_one.expand(*target.shape, 1))
+
+    def _per_sample(self, scores: Tensor, target: Tensor) -> Tensor:
+        if self._categorical:
+            return torch.logsumexp(scores, dim=-1) - scores.gather(-1, target[..., None]).squeeze(-1)
+        constant = self._constant()
+        return (scores - target).square().sum(-1) / (2 * self._variance) + constant
+
+    def _constant(self) -> float:
+        """What a Gaussian loss adds to the square: its value where the residual is zero."""
+        zero = torch.zeros(1, self._values, dtype=torch.float64)
+        return float(self._loss.per_sample(zero, zero))
+
+    def evaluate(self, points: Tensor, inputs: Tensor, target: Tensor) -> tuple[Tensor, Tensor | None]:
+        """Losses (M, m) of all members on the same samples, and which labels are met."""
+        members = len(points)
+        everywhere = inputs.expand(members, *inputs.shape)
+        *_, (_, _, scores) = self._forward(points, everywhere)
+        wanted = target.expand(members, *target.shape)
+        met = scores.argmax(-1) == wanted if self._categorical else None
+        return self._per_sample(scores, wanted), met
+
+
+def _backward(layer: Layer, matrix: Tensor, points: Tensor, delta: Tensor) -> Tensor:
+    """The gradient with respect to a layer's inputs: each block of them collects from the windows that read it."""
+    if layer.outputs.blocks == 1:
+        return torch.bmm(delta, matrix.mT)
+    width, above = layer.inputs.width, layer.outputs.width
+    # Block y is read by the windows y − kernel + 1 … y, as their block kernel − 1 … 0.
+    turned = layer.turned_matrix(points)
+    below = delta.new_empty(*delta.shape[:2], layer.inputs.total)
+    for y in range(layer.inputs.blocks):
+        first, last = max(0, y - layer.kernel + 1), min(layer.outputs.blocks - 1, y)
+        shift = layer.kernel - 1 - y
+        torch.bmm(
+            delta[:, :, first * above : (last + 1) * above],
+            turned[:, (shift + first) * above : (shift + last + 1) * above],
+            out=below[:, :, y * width : (y + 1) * width],
+        )
+    return below

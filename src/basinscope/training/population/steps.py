@@ -1,0 +1,163 @@
+"""Steps of a whole population, in blocks; on a GPU a block is one CUDA graph."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from ...samples import Tree, map_tensors
+from .batches import Group
+from .program import Program
+from .updates import Update
+
+BLOCK = 32  # steps; the minibatches of a block are drawn at once, and after each block diverged members are frozen
+_GPU_SHARE = 8  # of the card's memory for activations, unless told otherwise
+
+
+@dataclass(frozen=True)
+class State:
+    """Everything that changes during training; row r belongs to the r-th member by batch size."""
+
+    points: Tensor  # (M, D)
+    slots: tuple[Tensor, ...]  # of the optimizer, each (M, D)
+    step: Tensor  # steps taken, ()
+    diverged: Tensor  # the step at which a member was frozen, −1 for those that live, (M,)
+    losses: Tensor  # of the last batch of the last block, (M,)
+
+
+class Stepper:
+    """Advances a state in place.
+
+    Args:
+        program: losses and gradients.
+        update: the optimizer.
+        groups: which samples the members see.
+        pool: the data, as the program lays them out.
+        state: where to start.
+        lr: learning rates per row, (M,).
+        weight_decay: weight decays per row, (M,).
+        ceiling: largest credible batch loss per row, (M,).
+        memory: bytes for the activations, None for what is fast.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        update: Update,
+        groups: Sequence[Group],
+        pool: tuple[Tree, Tree],
+        state: State,
+        lr: Tensor,
+        weight_decay: Tensor,
+        ceiling: Tensor,
+        memory: int | None,
+    ) -> None:
+        self.state = state
+        self._program, self._update, self._groups, self._pool = program, update, groups, pool
+        free = torch.zeros_like(program.template)
+        free[program.places] = 1
+        self._full_rate, self._decay = (
+            column.to(free)[:, None] * free for column in (lr, weight_decay)
+        )  # 0 at constants, which nothing may move
+        self._rate, self._ceiling = self._full_rate.clone(), ceiling
+        self._gradient = torch.empty_like(state.points)
+        self._before = torch.empty_like(state.points)
+        self._graphs: dict[int, torch.cuda.CUDAGraph] = {}
+        self._cuda = state.points.device.type == "cuda"
+        bound = memory or (_card_memory(state.points) if self._cuda else program.tile_bytes)
+        self._tiles = [self._tiled(group, bound) for group in groups]
+
+    def _tiled(self, group: Group, memory: int) -> list[slice]:
+        """The rows of a group in turns whose activations stay within memory."""
+        count = max(1, memory // (self._program.sample_bytes * group.batch))
+        return [
+            slice(start, min(start + count, group.rows.stop))
+            for start in range(group.rows.start, group.rows.stop, count)
+        ]
+
+    def block(self, steps: int) -> None:
+        """Take `steps` steps, then freeze the members that diverged."""
+        if not self._cuda:
+            self._block(steps)
+            return
+        if steps not in self._graphs:
+            self._graphs[steps] = self._capture(steps)
+        self._graphs[steps].replay()
+
+    def _block(self, steps: int) -> None:
+        state = self.state
+        self._before.copy_(state.points)
+        moments = state.step + torch.arange(1, steps + 1, dtype=torch.float64, device=state.step.device)
+        factors = self._update.factors(moments, state.points.dtype)
+        at_once = steps if self._cuda else 1  # few launches there, numbers that stay in the cache here
+        with torch.no_grad():
+            for k in range(steps):
+                if k % at_once == 0:
+                    drawn = [group.draw(state.step + k, at_once) for group in self._groups]
+                numbers = [all_numbers[k % at_once] for all_numbers in drawn]
+                self._step(numbers, tuple(factor[k] for factor in factors), measure=k == steps - 1)
+            self._freeze()
+            state.step.add_(steps)
+
+    def _step(self, drawn: list[Tensor], factors: tuple[Tensor, ...], measure: bool) -> None:
+        state = self.state
+        for group, tiles, numbers in zip(self._groups, self._tiles, drawn, strict=True):
+            for rows in tiles:
+                own = numbers[rows.start - group.rows.start : rows.stop - group.rows.start]
+                inputs, target = (_taken(part, own) for part in self._pool)
+                losses = state.losses[rows] if measure else None
+                self._program.gradient(state.points[rows], inputs, target, self._gradient[rows], losses)
+                if not self._cuda:  # while these rows are in the cache
+                    self._apply(rows, factors)
+        if self._cuda:
+            self._apply(slice(None), factors)
+
+    def _apply(self, rows: slice, factors: tuple[Tensor, ...]) -> None:
+        slots = [slot[rows] for slot in self.state.slots]
+        self._update.apply(
+            self.state.points[rows], self._gradient[rows], self._rate[rows], self._decay[rows], slots, factors
+        )
+
+    def reset_rates(self) -> None:
+        """Let those members move that have not diverged, after the state was changed from outside."""
+        self._rate.copy_(torch.where(self.state.diverged[:, None] < 0, self._full_rate, 0.0))
+
+    def _freeze(self) -> None:
+        """Put members that are not sound back to the start of the block, and stop them for good."""
+        state = self.state
+        sound = torch.isfinite(state.points).all(1) & (state.losses <= self._ceiling)
+        alive = state.diverged < 0
+        kept = (sound & alive)[:, None]
+        state.points.copy_(torch.where(kept, state.points, self._before))
+        for tensor in (*state.slots, self._rate):
+            tensor.copy_(torch.where(kept, tensor, torch.zeros_like(tensor)))
+        state.diverged.copy_(torch.where(alive & ~sound, state.step, state.diverged))
+
+    def _capture(self, steps: int) -> torch.cuda.CUDAGraph:
+        """Record a block that reads and writes the same memory at every replay."""
+        state = self.state
+        held = (state.points, *state.slots, state.step, state.diverged, state.losses, self._rate)
+        saved = [tensor.clone() for tensor in held]
+        side = torch.cuda.Stream()
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):  # a warm-up outside the graph, as capture requires
+            self._block(1)
+        torch.cuda.current_stream().wait_stream(side)
+        for tensor, value in zip(held, saved, strict=True):
+            tensor.copy_(value)
+        graph = torch.cuda.CUDAGraph()
+        pool = next((other.pool() for other in self._graphs.values()), None)
+        with torch.cuda.graph(graph, pool=pool):
+            self._block(steps)
+        return graph
+
+
+def _taken(tree: Tree, numbers: Tensor) -> Tree:
+    return map_tensors(lambda tensor: tensor.index_select(0, numbers.flatten()).unflatten(0, numbers.shape), tree)
+
+
+def _card_memory(points: Tensor) -> int:
+    return int(torch.cuda.get_device_properties(points.device).total_memory) // _GPU_SHARE

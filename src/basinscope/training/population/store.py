@@ -1,0 +1,70 @@
+"""Checkpoints: the whole state of a population in one file, written at once or not at all."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ...errors import InputError
+from ...samples import Samples, tensors
+
+_ABOUT = "about"
+
+
+def fingerprint(samples: Samples) -> str:
+    """A hash of the data, so that a run is not resumed on others."""
+    digest = hashlib.sha256()
+    for tensor in tensors((samples.inputs, samples.target)):
+        digest.update(f"{tensor.dtype} {tuple(tensor.shape)}".encode())
+        digest.update(tensor.contiguous().cpu().numpy().tobytes())
+    return digest.hexdigest()
+
+
+def save(path: Path, state: Mapping[str, Tensor], about: Mapping[str, Any]) -> None:
+    """Write tensors, and what they belong to, as a NumPy archive; a file of that name appears only once complete."""
+    part = path.with_name(path.name + ".part")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    arrays: dict[str, Any] = {name: tensor.cpu().numpy() for name, tensor in state.items()}
+    arrays[_ABOUT] = np.array(json.dumps(about))
+    with part.open("wb") as stream:
+        np.savez(stream, **arrays)
+        stream.flush()
+        os.fsync(stream.fileno())
+    os.replace(part, path)
+
+
+def load(path: Path, about: Mapping[str, Any]) -> dict[str, Tensor]:
+    """The tensors of a checkpoint, if it belongs to a population that is described by `about`."""
+    try:
+        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as archive:
+            arrays = {name: torch.from_numpy(archive[name].copy()) for name in archive.files if name != _ABOUT}
+            found = json.loads(str(archive[_ABOUT]))
+    except (OSError, ValueError, KeyError, zipfile.BadZipFile, EOFError) as error:
+        raise InputError(f"{path} is no checkpoint of a population ({error}) — delete it to start afresh") from error
+    expected = json.loads(json.dumps(about))
+    differing = [key for key in expected if found.get(key) != expected[key]]
+    if differing:
+        parts = [f"{key}: {_told(found.get(key), expected[key])}" for key in differing]
+        raise InputError(
+            f"{path} belongs to another population — {'; '.join(parts)} — pass another checkpoint, or delete it"
+        )
+    return arrays
+
+
+def _told(found: Any, expected: Any) -> str:
+    """Where two settings differ, in few words."""
+    if isinstance(found, list) and isinstance(expected, list):
+        if len(found) != len(expected):
+            return f"{len(found)} there, {len(expected)} here"
+        place = next(i for i, pair in enumerate(zip(found, expected, strict=True)) if pair[0] != pair[1])
+        return f"the first difference is at {place}: {found[place]} there, {expected[place]} here"
+    return f"{str(found)[:80]} there, {str(expected)[:80]} here"

@@ -1,0 +1,382 @@
+"""Every member of a population against the same network trained alone by torch's own optimizers."""
+
+import math
+
+import pytest
+import torch
+from torch import nn
+
+import basinscope as bs
+from basinscope.errors import InputError
+from basinscope.training.population import SGD, Adam, Member, Population
+from basinscope.training.population.generic import Generic
+from basinscope.training.population.stacked import Stacked
+from basinscope.zoo import models
+from basinscope.zoo.data import deep_linear, modular_addition
+
+IMAGES = torch.rand(90, 1, 7, 7, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+LABELS = torch.randint(10, (90,), generator=torch.Generator().manual_seed(1))
+MEMBERS = [
+    Member(seed=3, lr=0.01, weight_decay=0.1, batch_size=8, subset=range(50)),
+    Member(seed=4, lr=0.002, batch_size=5),
+    Member(seed=3, lr=0.005, weight_decay=1e-3, batch_size=8, subset=torch.tensor([7, 3, 88, 15])),
+    Member(seed=5, lr=0.01, batch_size=1, subset=[11]),
+]
+STEPS = 45  # over a block's end
+
+
+def double(build):
+    return lambda: build().double()
+
+
+def twin(population, build, m, steps, make, loss, data):
+    """The member trained alone: its seed, its batches, torch's optimizer, autograd."""
+    torch.manual_seed(population.members[m].seed)
+    net = build()
+    member = population.members[m]
+    optimizer = make(net.parameters(), lr=member.lr, weight_decay=member.weight_decay)
+    for step in range(steps):
+        few = population.batch(m, step)
+        optimizer.zero_grad()
+        loss(net(data[0][few]), data[1][few]).backward()
+        optimizer.step()
+    return net
+
+
+def assert_equal_weights(net, other, **tolerance):
+    for (name, ours), theirs in zip(net.named_parameters(), other.parameters(), strict=True):
+        torch.testing.assert_close(ours, theirs, msg=lambda text, name=name: f"{name}: {text}", **tolerance)
+
+
+NETWORKS = {
+    "mlp": (models.flatness_mlp, Stacked),
+    "big_mlp": (models.flatness_big_mlp, Stacked),
+    "cnn": (models.flatness_cnn, Stacked),
+    "tanh": (lambda: models.ffnn([49, 6, 5, 10], "tanh"), Stacked),
+    "sigmoid, no bias": (lambda: models.ffnn([49, 6, 10], "sigmoid", bias=False), Stacked),
+    "softmax regression": (lambda: models.ffnn([49, 10]), Stacked),
+    "conv then linear": (
+        lambda: nn.Sequential(
+            nn.Sequential(nn.Conv2d(1, 3, (2, 3)), nn.Tanh(), nn.Conv2d(3, 2, 1, bias=False)),
+            nn.ReLU(),
+            nn.Conv2d(2, 4, (3, 2)),
+            nn.Flatten(),
+            nn.Linear(64, 10),
+        ),
+        Stacked,
+    ),
+    "gelu": (lambda: models.ffnn([49, 6, 10], "gelu"), Generic),
+    "padded": (lambda: nn.Sequential(nn.Conv2d(1, 2, 3, padding=1), nn.Flatten(), nn.Linear(98, 10)), Generic),
+    "pooled": (lambda: nn.Sequential(nn.MaxPool2d(2), nn.Flatten(), nn.Linear(9, 10)), Generic),
+    "resnet": (lambda: models.resnet(1, 2, channels=1, stages=2), Generic),
+}
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_each_member_ends_where_its_twin_does(name):
+    build, program = NETWORKS[name]
+    build = double(build)
+    population = Population(build, MEMBERS, (IMAGES, LABELS))
+    assert type(population._program) is program
+    assert population.train(STEPS, progress=False)
+    loss = nn.functional.cross_entropy
+    for m in range(len(MEMBERS)):
+        alone = twin(population, build, m, STEPS, torch.optim.Adam, loss, (IMAGES, LABELS))
+        assert_equal_weights(population.model(m), alone, rtol=1e-7, atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "make"),
+    [
+        (SGD(), torch.optim.SGD),
+        (SGD(momentum=0.9), lambda p, **k: torch.optim.SGD(p, momentum=0.9, **k)),
+        (Adam(betas=(0.5, 0.9), eps=1e-3), lambda p, **k: torch.optim.Adam(p, betas=(0.5, 0.9), eps=1e-3, **k)),
+        ("adam", torch.optim.Adam),
+        ("sgd", torch.optim.SGD),
+    ],
+)
+def test_optimizers_are_torchs(optimizer, make):
+    build = double(lambda: models.ffnn([49, 7, 10]))
+    population = Population(build, MEMBERS, (IMAGES, LABELS), optimizer=optimizer)
+    population.train(STEPS, progress=False)
+    for m in range(len(MEMBERS)):
+        alone = twin(population, build, m, STEPS, make, nn.functional.cross_entropy, (IMAGES, LABELS))
+        assert_equal_weights(population.model(m), alone, rtol=1e-9, atol=1e-11)
+
+
+@pytest.mark.parametrize("loss", ["mse", "gaussian", "bernoulli", "custom"])
+def test_other_losses(loss):
+    data = deep_linear([5, 3, 2], rank=2, n=40, noise=0.1).train
+    inputs, target = data
+    if loss == "bernoulli":
+        target = (target > 0).double()
+    functions = {
+        "mse": lambda output, wanted: (output - wanted).square().sum(1).mean() / 2,
+        "gaussian": lambda output, wanted: (output - wanted).square().sum(1).mean() / (2 * 0.3**2),
+        "bernoulli": lambda output, wanted: 2 * nn.functional.binary_cross_entropy_with_logits(output, wanted),
+        "custom": lambda output, wanted: (output - wanted).abs().sum(1).mean(),
+    }
+    given = (lambda output, wanted: (output - wanted).abs().sum(1)) if loss == "custom" else loss
+    build = double(lambda: models.deep_linear([5, 3, 2], bias=True))
+    members = [Member(seed=s, lr=0.01, batch_size=7, weight_decay=0.01) for s in range(3)]
+    sigma = 0.3 if loss == "gaussian" else None
+    population = Population(build, members, (inputs, target), given, sigma=sigma)
+    population.train(STEPS, progress=False)
+    for m in range(3):
+        alone = twin(population, build, m, STEPS, torch.optim.Adam, functions[loss], (inputs, target))
+        assert_equal_weights(population.model(m), alone, rtol=1e-7, atol=1e-9)
+    measured = population.evaluate()
+    land = bs.Landscape(population.model(2), given, (inputs, target), sigma=sigma)
+    assert measured.accuracy is None
+    assert measured.loss[2].item() == pytest.approx(land.per_sample().mean().item(), rel=1e-12)
+
+
+def test_a_transformer_population():
+    data = modular_addition(5).train
+    build = double(lambda: models.transformer(6, 3, layers=1, width=8, heads=2, predict="last"))
+    members = [Member(seed=s, lr=0.01, batch_size=4) for s in (0, 1)]
+    population = Population(build, members, data)
+    population.train(40, progress=False)
+    alone = twin(population, build, 1, 40, torch.optim.Adam, nn.functional.cross_entropy, data)
+    assert_equal_weights(population.model(1), alone, rtol=1e-6, atol=1e-8)
+
+
+def test_float32_stays_close_to_the_twin():
+    data = (IMAGES.float(), LABELS)
+    population = Population(models.flatness_cnn, MEMBERS, data)
+    population.train(STEPS, progress=False)
+    alone = twin(population, models.flatness_cnn, 0, STEPS, torch.optim.Adam, nn.functional.cross_entropy, data)
+    assert_equal_weights(population.model(0), alone, rtol=1e-3, atol=1e-4)
+
+
+def test_a_member_does_not_depend_on_its_company():
+    build = double(lambda: models.ffnn([49, 5, 10]))
+    together = Population(build, MEMBERS, (IMAGES, LABELS))
+    together.train(STEPS, progress=False)
+    for m, member in enumerate(MEMBERS):
+        single = Population(build, [member], (IMAGES, LABELS))
+        single.train(STEPS, progress=False)
+        assert_equal_weights(together.model(m), single.model(0), rtol=1e-9, atol=1e-12)
+
+
+def test_turns_within_a_memory_bound_change_nothing():
+    build = double(models.flatness_cnn)
+    whole = Population(build, MEMBERS, (IMAGES, LABELS))
+    bounded = Population(build, MEMBERS, (IMAGES, LABELS), memory=1)
+    whole.train(20, progress=False)
+    bounded.train(20, progress=False)
+    for m in range(len(MEMBERS)):
+        assert_equal_weights(bounded.model(m), whole.model(m), rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", ["mlp", "cnn", "gelu"])
+def test_evaluation_is_that_of_the_landscape(name):
+    build = double(NETWORKS[name][0])
+    population = Population(build, MEMBERS, (IMAGES, LABELS))
+    population.train(10, progress=False)
+    own, everything = population.evaluate(), population.evaluate((IMAGES, LABELS))
+    halves = population.evaluate((IMAGES[:30], LABELS[:30]), subsets=[range(10), None, [4], range(10, 30)])
+    for m in range(len(MEMBERS)):
+        land = population.landscape(m)
+        assert own.loss[m].item() == pytest.approx(land.per_sample().mean().item(), rel=1e-10)
+        net = population.model(m)
+        full = bs.Landscape(net, data=(IMAGES, LABELS))
+        assert everything.loss[m].item() == pytest.approx(full.per_sample().mean().item(), rel=1e-10)
+        hits = (net(IMAGES).argmax(1) == LABELS).double()
+        assert everything.accuracy[m].item() == pytest.approx(hits.mean().item())
+        part = [range(10), range(30), [4], range(10, 30)][m]
+        assert halves.loss[m].item() == pytest.approx(full.per_sample()[list(part)].mean().item(), rel=1e-10)
+    assert population.landscape(0).n == 50
+
+
+def test_parameters_are_stacked_in_the_members_order():
+    population = Population(models.flatness_mlp, MEMBERS, (IMAGES.float(), LABELS))
+    for m, member in enumerate(MEMBERS):
+        torch.manual_seed(member.seed)
+        fresh = models.flatness_mlp()
+        for name, parameter in fresh.named_parameters():
+            assert torch.equal(population.parameters[name][m], parameter)
+
+
+def test_networks_may_be_given():
+    nets = [models.flatness_mlp() for _ in MEMBERS]
+    population = Population(nets, MEMBERS, (IMAGES.float(), LABELS))
+    assert_equal_weights(population.model(2), nets[2])
+    population.train(3, progress=False)
+    assert not torch.equal(population.model(2)[1].weight, nets[2][1].weight)
+
+
+def test_networks_held_partly_fixed():
+    def build():
+        net = models.ffnn([49, 4, 10]).double()
+        nn.init.constant_(net[1].weight.requires_grad_(False), 0.1)
+        return net
+
+    population = Population(build, MEMBERS[:2], (IMAGES, LABELS))
+    population.train(STEPS, progress=False)
+    alone = twin(population, build, 0, STEPS, torch.optim.Adam, nn.functional.cross_entropy, (IMAGES, LABELS))
+    assert_equal_weights(population.model(0), alone, rtol=1e-8, atol=1e-10)
+
+
+@pytest.mark.parametrize("build", [lambda: models.ffnn([49, 8, 10]), lambda: models.ffnn([49, 8, 10], "gelu")])
+def test_members_that_diverge_are_frozen_and_reported(build):
+    build = double(build)
+    members = [Member(seed=1, lr=0.01), Member(seed=1, lr=1e8), Member(seed=2, lr=0.02), Member(seed=2, lr=1e4)]
+    population = Population(build, members, (IMAGES, LABELS), optimizer="sgd")
+    start = population.parameters
+    population.train(100, progress=False)
+    assert population.diverged.keys() == {1, 3}
+    assert population.diverged[1] == 0
+    measured = population.evaluate()
+    assert torch.isnan(measured.loss).tolist() == [False, True, False, True]
+    assert torch.isnan(measured.accuracy).tolist() == [False, True, False, True]
+    for name, stacked in population.parameters.items():
+        assert bool(torch.isfinite(stacked).all())
+        assert torch.equal(stacked[1], start[name][1])
+    alone = Population(build, members[:1], (IMAGES, LABELS), optimizer="sgd")
+    alone.train(100, progress=False)
+    assert_equal_weights(population.model(0), alone.model(0), rtol=1e-9, atol=1e-12)
+
+
+def test_a_ceiling_catches_adam_which_never_overflows():
+    members = [Member(seed=1, lr=0.01), Member(seed=1, lr=1e3)]
+    population = Population(models.flatness_mlp, members, (IMAGES.float(), LABELS))
+    population.train(64, progress=False)
+    assert population.diverged == {1: 0}
+    strict = Population(models.flatness_mlp, members, (IMAGES.float(), LABELS), ceiling=1e-3)
+    strict.train(64, progress=False)
+    assert strict.diverged == {0: 0, 1: 0}
+
+
+@pytest.mark.parametrize("name", ["cnn", "gelu"])
+@pytest.mark.parametrize("optimizer", ["adam", SGD(momentum=0.5)])
+def test_a_resumed_run_ends_in_the_same_bits(tmp_path, name, optimizer):
+    build = NETWORKS[name][0]
+    data = (IMAGES.float(), LABELS)
+    members = [*MEMBERS, Member(seed=9, lr=1e9)]
+
+    def make():
+        return Population(build, members, data, optimizer=optimizer)
+
+    undisturbed = make()
+    undisturbed.train(150, progress=False)
+    path = tmp_path / "run" / "population.npz"
+    first = make()
+    assert not first.train(150, checkpoint=path, seconds=1e-9, progress=False) or first.step == 150
+    for stop in (64, 96):
+        make().train(stop, checkpoint=path, progress=False)
+    last = make()
+    assert last.train(150, checkpoint=path, progress=False)
+    assert undisturbed.step == last.step == 150
+    for name, stacked in undisturbed.parameters.items():
+        assert torch.equal(stacked, last.parameters[name])
+    for ours, theirs in zip(undisturbed._state.slots, last._state.slots, strict=True):
+        assert torch.equal(ours, theirs)
+    assert undisturbed.diverged == last.diverged
+    assert 4 in last.diverged
+    assert [entry.name for entry in path.parent.iterdir()] == ["population.npz"]
+
+
+def test_a_population_can_go_back_to_a_checkpoint(tmp_path):
+    population = Population(models.flatness_mlp, [Member(lr=0.01), Member(lr=1e3)], (IMAGES.float(), LABELS))
+    population.save(tmp_path / "start.npz")
+    population.train(40, progress=False)
+    after = population.parameters
+    assert population.diverged == {1: 0}
+    population.load(tmp_path / "start.npz")
+    assert population.step == 0
+    assert population.diverged == {}
+    population.train(40, progress=False)
+    assert population.diverged == {1: 0}
+    for name, stacked in population.parameters.items():
+        assert torch.equal(stacked, after[name])
+
+
+def test_checkpoints_of_others_are_refused(tmp_path):
+    path = tmp_path / "population.npz"
+    data = (IMAGES.float(), LABELS)
+    Population(models.flatness_mlp, MEMBERS, data).train(2, checkpoint=path, progress=False)
+    others = {
+        "members: 4 there, 3 here": Population(models.flatness_mlp, MEMBERS[:3], data),
+        "members: the first difference is at 0": Population(models.flatness_mlp, [MEMBERS[1], *MEMBERS[1:]], data),
+        "data: ": Population(models.flatness_mlp, MEMBERS, (IMAGES.float() + 1, LABELS)),
+        "optimizer: the first difference is at 0: Adam there, SGD here": Population(
+            models.flatness_mlp, MEMBERS, data, optimizer="sgd"
+        ),
+        "parameters: ": Population(models.flatness_big_mlp, MEMBERS, data),
+    }
+    for message, other in others.items():
+        with pytest.raises(InputError, match=message):
+            other.load(path)
+    content = path.read_bytes()
+    path.write_bytes(content[: len(content) // 2])
+    with pytest.raises(InputError, match=r"population.npz is no checkpoint .* delete it to start afresh"):
+        Population(models.flatness_mlp, MEMBERS, data).train(2, checkpoint=path, progress=False)
+    with pytest.raises(InputError, match="is not there"):
+        Population(models.flatness_mlp, MEMBERS, data).load(tmp_path / "nothing.npz")
+
+
+def other_buffer():
+    net = nn.Sequential(nn.Flatten(), nn.Linear(49, 10))
+    net.register_buffer("scale", torch.rand(1))
+    return net
+
+
+class Reading(nn.Module):
+    """Looks at the values of its input, which vmap cannot do."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(49, 10)
+
+    def forward(self, x):
+        return self.layer(x.flatten(1)) * (2.0 if x.sum().item() > 0 else 1.0)
+
+
+@pytest.mark.parametrize(
+    ("call", "match"),
+    [
+        (lambda p: p(members=[]), "non-empty list of Member"),
+        (lambda p: p(members=[{"seed": 1}]), "non-empty list of Member"),
+        (lambda p: p(models=[models.flatness_mlp()]), "or 4 networks, got 1 networks"),
+        (lambda p: p(models=models.flatness_mlp()), "got Sequential"),
+        (lambda p: p(models=lambda: 3), "torch.nn.Modules, got int for member 0"),
+        (
+            lambda p: p(models=[models.flatness_mlp(), models.flatness_big_mlp(), *[models.flatness_mlp()] * 2]),
+            "members must be of one architecture: member 1",
+        ),
+        (
+            lambda p: p(models=[models.ffnn([49, 5, 10]), models.ffnn([49, 5, 10], "tanh")] * 2),
+            "members must be of one architecture: member 1",
+        ),
+        (lambda p: p(models=other_buffer), "'scale' of member 1 differs"),
+        (lambda p: p(models=lambda: nn.Sequential(nn.Flatten(), nn.Dropout(0.5), nn.Linear(49, 10))), "dropout layer"),
+        (lambda p: p(models=Reading), "cannot be batched over members"),
+        (lambda p: p(members=[Member(subset=range(91))]), "sample numbers in 0..89, got torch.int64 .* values 0..90"),
+        (lambda p: p(members=[Member(subset=[])]), "non-empty list of sample numbers"),
+        (lambda p: p(members=[Member(subset=[0.5])]), "non-empty list of sample numbers"),
+        (lambda p: p(members=[Member(subset="all")]), "must be sample numbers"),
+        (lambda p: p(optimizer="lion"), "optimizer must be 'adam', 'sgd'"),
+        (lambda p: p(optimizer=3), "got int"),
+        (lambda p: p(memory=0), "memory must be a whole number of at least 1"),
+        (lambda p: p(ceiling=-1), "ceiling must be a positive"),
+        (lambda p: p().train(-1), "steps must be a whole number of at least 0"),
+        (lambda p: p().train(1, seconds=0), "seconds must be a positive"),
+        (lambda p: p().model(4), "member must lie in 0..3, got 4"),
+        (lambda p: p().evaluate(subsets=[None]), "one entry per member: expected 4, got 1"),
+        (lambda p: Member(lr=0), "lr must be a positive finite number, got 0"),
+        (lambda p: Member(lr=math.nan), "lr must be a positive finite number, got nan"),
+        (lambda p: Member(weight_decay=-1), "weight_decay must be a finite number of at least 0, got -1"),
+        (lambda p: Member(batch_size=0), "batch_size must be a whole number of at least 1, got 0"),
+        (lambda p: Member(batch_size=2**22), "batch_size must be at most"),
+        (lambda p: Member(seed=-1), "seed must be a whole number of at least 0"),
+        (lambda p: Adam(betas=(0.9, 1.0)), "betas must be two numbers"),
+        (lambda p: SGD(momentum=1.0), "momentum must lie in"),
+    ],
+)
+def test_bad_input(call, match):
+    def make(models=models.flatness_mlp, members=MEMBERS, **settings):
+        return Population(models, members, (IMAGES.float(), LABELS), **settings)
+
+    with pytest.raises(InputError, match=match):
+        call(make)
