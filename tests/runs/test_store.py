@@ -129,7 +129,7 @@ def test_damage_that_leaves_size_and_time_is_found_on_reading(tmp_path):
     content[30] ^= 1
     victim.write_bytes(content)
     os.utime(victim, ns=(times.st_atime_ns, times.st_mtime_ns))
-    with pytest.raises(StoreError, match="1 damaged results were set aside.*run the study again"):
+    with pytest.raises(StoreError, match=r"1 damaged results were set aside.*run the study again"):
         _ = orbits(tmp_path).table
     assert drive(tmp_path).fresh == 1
 
@@ -238,7 +238,11 @@ def test_a_full_disk_stops_the_run_and_loses_nothing(tmp_path, monkeypatch):
 
 def test_a_full_local_disk_leaves_no_debris(tmp_path, monkeypatch):
     drive(tmp_path, settings={"count": 2})
-    monkeypatch.setattr(os, "fsync", lambda _: (_ for _ in ()).throw(OSError(errno.ENOSPC, "full")))
+
+    def refuse(source, target):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "replace", refuse)
     with pytest.raises(StoreError, match="no space left"):
         drive(tmp_path)
     monkeypatch.undo()

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import errno
 import os
+import queue
+import threading
 import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,6 +21,7 @@ from ..errors import InputError, StoreError
 
 _TEMPORARY = ".part-"
 _STALE = 3600.0  # seconds after which an unfinished file has no writer any more
+_FLUSH = 1.0  # seconds for which files gather before they are flushed to disk
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _FORBIDDEN = (errno.EACCES, errno.EPERM, errno.EROFS)
 
@@ -42,7 +46,7 @@ class Files:
     """Whole files under one root, by names with forward slashes.
 
     `write` is atomic: a reader sees the old content or the new, whatever dies in between. On a local disk the content
-    is also flushed to it. Object stores replace whole objects anyway.
+    is flushed soon after. Object stores replace whole objects anyway.
 
     Examples:
         >>> files = Files("memory://example-files")
@@ -157,15 +161,38 @@ def _write_local(path: Path, data: bytes, durable: bool) -> Stamp:
             view = memoryview(data)
             while view:
                 view = view[file.write(view) :]
-            if durable:
-                os.fsync(file.fileno())
             status = os.fstat(file.fileno())
         os.replace(temporary, path)
     except BaseException:
         with suppress(OSError):
             temporary.unlink()
         raise
+    if durable:
+        _flusher().put(path)
     return Stamp(status.st_size, str(status.st_mtime_ns))
+
+
+@cache
+def _flusher() -> queue.SimpleQueue[Path]:
+    """Takes paths of files to be flushed to disk: in the background and together, since each flush stalls all writers.
+
+    What a power cut comes in time to lose has a checksum that does not fit, and is computed again.
+    """
+    waiting: queue.SimpleQueue[Path] = queue.SimpleQueue()
+
+    def flush() -> None:
+        while True:
+            if waiting.empty():
+                time.sleep(_FLUSH)
+            with suppress(OSError):  # gone already, or a full disk that the next write meets
+                file = os.open(waiting.get(), os.O_RDONLY)
+                try:
+                    os.fsync(file)
+                finally:
+                    os.close(file)
+
+    threading.Thread(target=flush, daemon=True).start()
+    return waiting
 
 
 def _walk(folder: Path, name: str) -> Iterator[tuple[str, Stamp]]:

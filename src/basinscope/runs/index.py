@@ -56,6 +56,7 @@ class Index:
             self._database = sqlite3.connect(f"{Path(path).as_uri()}?mode=ro", uri=True, timeout=5)
         else:
             self._database = sqlite3.connect(path, timeout=30, check_same_thread=False)
+            self._database.execute("PRAGMA synchronous = OFF")  # it can be rebuilt
         (sound,) = self._database.execute("PRAGMA quick_check(1)").fetchone()
         if sound != "ok":
             self._database.close()
@@ -66,7 +67,6 @@ class Index:
         if self._readonly and path != ":memory:":
             self._database.close()
             self._database = sqlite3.connect(":memory:")
-        self._database.execute("PRAGMA synchronous = OFF")  # it can be rebuilt
         with self._database:
             self._database.execute("DROP TABLE IF EXISTS results")
             self._database.execute(_TABLE)

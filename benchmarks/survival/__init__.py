@@ -1,0 +1,1 @@
+"""Studies under attack: processes killed at random, many jobs, several machines."""
