@@ -36,7 +36,8 @@ class ExactNGD(NaturalGradient):
         alpha, epsilon: damping.
         eta: F ← eta·F_batch + (1 − eta)·F; below 1 only the primal form can be used.
         rescale: give the direction the norm of the gradient.
-        update_period: steps between two Fisher matrices; above 1 only the primal form can be used.
+        update_period: steps between two Fisher matrices, made anew in each of the first ten; above 1 only the primal
+            form can be used.
         momentum: of the direction.
         weight_decay: adds weight_decay·w to the gradient.
         solve: `auto`, `primal` or `dual`.
@@ -92,7 +93,7 @@ class ExactNGD(NaturalGradient):
     def observe(self, batch: Samples) -> None:
         """Make the Fisher matrix of the batch, where one is due."""
         group = self.param_groups[0]
-        if self._primal.matrix is not None and self.steps % group["update_period"]:
+        if self._primal.matrix is not None and not self._due(group):
             return
         with torch.no_grad():
             tiles = [merged(pieces) for pieces in self._rows.tiles(batch)]

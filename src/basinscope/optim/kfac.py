@@ -34,7 +34,8 @@ class KFAC(NaturalGradient):
         alpha, epsilon: damping.
         eta: weight of the newest batch in the factors.
         rescale: give each layer's direction the norm of its gradient.
-        update_period: steps between two looks at the factors.
+        update_period: steps between two looks at the factors; the first ten steps always look. Factors of one batch
+            know little of the next: a period above 1 wants a small `eta`, such as 0.05.
         momentum: of the direction.
         weight_decay: adds weight_decay·w to the gradient.
         sharing: `expand` or `reduce`, how positions of one weight enter (see `curvature.kronecker`).
@@ -86,7 +87,7 @@ class KFAC(NaturalGradient):
     def observe(self, batch: Samples) -> None:
         """Take the batch into the factors, where that is due."""
         group = self.param_groups[0]
-        if self._factors and self.steps % group["update_period"]:
+        if self._factors and not self._due(group):
             return
         with torch.no_grad():
             new = self._moments(batch)

@@ -15,6 +15,9 @@ from ..errors import InputError
 from ..samples import Samples
 
 
+FIRST = 10  # steps in which the Fisher matrix is always renewed, whatever the period
+
+
 class NaturalGradient(Optimizer):
     """w ← w − lr·v, where v = F_s⁻¹∇L is the gradient through the inverse of a damped Fisher matrix F_s = F + κI.
 
@@ -37,6 +40,10 @@ class NaturalGradient(Optimizer):
 
     def observe(self, batch: Samples) -> None:
         """Show the samples behind the present gradients; a Fisher matrix of the network is made from them."""
+
+    def _due(self, group: dict[str, Any]) -> bool:
+        """Whether this step renews the Fisher matrix."""
+        return self.steps < FIRST or self.steps % int(group["update_period"]) == 0
 
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:

@@ -13,7 +13,6 @@ from ..errors import InputError
 from .lowrank import LowRank, advanced, initial, mean_square, preconditioned, projected, weight_of_batch
 from .natural import NaturalGradient
 
-FIRST = 10  # steps in which the state is always updated
 MOST_RANK = 80
 
 Axis = tuple[int, int]  # a parameter's number, and one of its axes
@@ -90,7 +89,7 @@ class OnlineNGD(NaturalGradient):
         directions = []
         for number, (gradient, group) in enumerate(zip(gradients, groups, strict=True)):
             found = gradient
-            update = self.steps < FIRST or self.steps % group["update_period"] == 0
+            update = self._due(group)
             for axis, size in enumerate(gradient.shape):
                 if size == 1:
                     continue

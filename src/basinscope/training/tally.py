@@ -1,4 +1,4 @@
-"""What adds up between two rows: losses, update norms, and the first sign of divergence. All of it on the device."""
+"""What adds up between two rows: losses, update norms, and the first sign of divergence."""
 
 from __future__ import annotations
 
@@ -10,93 +10,96 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 BEYOND = 1e6  # a loss this many times max(1, the first one) will not come back
-PATIENCE = 64  # steps between two looks at a device that works ahead of the program
+PATIENCE = 64  # steps between two looks: a device works ahead of the program, and looking waits for it
 
 
 class Tally:
-    """Sums since the last row. Adding to them never waits for the device, reading them does."""
+    """Means since the last row. What a step leaves here stays on the device until somebody looks."""
 
-    def __init__(self, optimizer: Optimizer, device: torch.device) -> None:
+    def __init__(self, optimizer: Optimizer) -> None:
         self._optimizer = optimizer
-        self._interval = PATIENCE if device.type == "cuda" else 1
-        self._sums = torch.zeros(3, dtype=torch.float64, device=device)  # losses, directions, updates
-        self._losses = self._steps = 0
-        self._ceiling: Tensor | None = None
-        self._broken = torch.zeros((), dtype=torch.bool, device=device)  # a loss of the present step was too large
-        self._first_broken = torch.full((), -1, dtype=torch.int64, device=device)
+        self._losses: list[tuple[int, Tensor]] = []  # a step and the loss of one of its batches
+        self._norms: list[tuple[list[float] | None, Tensor]] = []  # rates and norms by tensor, or (‖v‖, ‖lr·v‖)
         self._before: list[Tensor] = []
+        self._sums = [0.0, 0.0, 0.0]  # losses, ‖v‖, ‖lr·v‖
+        self._counts = [0, 0]  # losses, steps
+        self._ceiling: float | None = None
+        self._broken: int | None = None
 
     def before_step(self) -> None:
         """Remember the weights, where the optimizer does not say itself how far it goes."""
         if not hasattr(self._optimizer, "norms"):
-            self._before = [parameter.detach().clone() for parameter in self._parameters()]
+            parameters = self._parameters()
+            self._before = self._before or [torch.empty_like(parameter) for parameter in parameters]
+            torch._foreach_copy_(self._before, parameters)
 
-    def add_loss(self, loss: Tensor) -> None:
+    def add_loss(self, step: int, loss: Tensor) -> None:
         """Take in the loss of a batch."""
-        value = loss.double()
-        if self._ceiling is None:
-            self._ceiling = BEYOND * value.clamp_min(1.0)
-        self._sums[0] += value
-        self._losses += 1
-        self._broken |= ~(value <= self._ceiling)  # NaN is not below anything
+        self._losses.append((step, loss))
 
-    def after_step(self, step: int) -> None:
+    def after_step(self) -> None:
         """Take in how far the step went: ‖v‖ and ‖lr·v‖, v = (w − w')/lr unless the optimizer knows better."""
         norms = getattr(self._optimizer, "norms", None)
-        if norms is None:
-            norms = self._moved()
-        self._sums[1] += norms["direction"]
-        self._sums[2] += norms["update"]
-        self._steps += 1
-        new = self._broken & (self._first_broken < 0)
-        self._first_broken = torch.where(new, step, self._first_broken)
-        self._broken = torch.zeros_like(self._broken)
-
-    def _moved(self) -> dict[str, Tensor]:
-        squares = torch._foreach_norm(torch._foreach_sub(self._before, self._parameters()))
+        if norms is not None:
+            self._norms.append((None, torch.stack([norms["direction"], norms["update"]])))
+            return
         rates = [float(group["lr"]) for group in self._optimizer.param_groups for _ in group["params"]]
-        lengths = torch.stack(squares).double()
-        update = torch.linalg.vector_norm(lengths)
-        if len(set(rates)) == 1:
-            return {"direction": update / rates[0] if rates[0] else torch.full_like(update, math.nan), "update": update}
-        scaled = torch.stack([length / rate for length, rate in zip(lengths, rates, strict=True)])
-        return {"direction": torch.linalg.vector_norm(scaled), "update": update}
+        torch._foreach_sub_(self._before, self._parameters())
+        self._norms.append((rates, torch.stack(torch._foreach_norm(self._before))))
 
     def _parameters(self) -> list[Tensor]:
         return [parameter.detach() for group in self._optimizer.param_groups for parameter in group["params"]]
 
     def broken_at(self, step: int, now: bool = False) -> int | None:
         """The first step whose loss was too large or not finite; looks only from time to time unless told."""
-        if not now and step % self._interval:
-            return None
-        found = int(self._first_broken)
-        return None if found < 0 else found
+        if now or step % PATIENCE == 0:
+            self._look()
+        return self._broken
+
+    def _look(self) -> None:
+        """Bring what is pending over from the device, all at once."""
+        pending = [loss.reshape(1) for _, loss in self._losses] + [norms for _, norms in self._norms]
+        if not pending:
+            return
+        values = iter(torch.cat([part.double() for part in pending]).tolist())
+        losses = [(step, next(values)) for step, _ in self._losses]
+        moves = [_lengths(rates, [next(values) for _ in range(len(norms))]) for rates, norms in self._norms]
+        if self._ceiling is None and losses:
+            self._ceiling = BEYOND * max(1.0, losses[0][1])
+        for step, value in losses:
+            if self._broken is None and not self.bearable(value):
+                self._broken = step
+        new = [value for _, value in losses], [move[0] for move in moves], [move[1] for move in moves]
+        self._sums = [old + sum(more) for old, more in zip(self._sums, new, strict=True)]
+        self._counts = [self._counts[0] + len(losses), self._counts[1] + len(moves)]
+        self._losses, self._norms = [], []
 
     def bearable(self, loss: float) -> bool:
-        """Whether a loss over all data is finite and below the ceiling."""
-        return math.isfinite(loss) and (self._ceiling is None or loss <= float(self._ceiling))
+        """Whether a loss is finite and below the ceiling."""
+        return math.isfinite(loss) and (self._ceiling is None or loss <= self._ceiling)
 
     def means(self) -> dict[str, float]:
         """The means since the last time, from which counting starts again."""
-        if not self._steps:
+        self._look()
+        (losses, directions, updates), (batches, steps) = self._sums, self._counts
+        self._sums, self._counts = [0.0, 0.0, 0.0], [0, 0]
+        if not steps:
             return {}
-        losses, directions, updates = self._sums.tolist()
-        found = {
-            "batch_loss": losses / self._losses,
-            "direction_norm": directions / self._steps,
-            "update_norm": updates / self._steps,
-        }
-        self._sums = torch.zeros_like(self._sums)
-        self._losses = self._steps = 0
-        return found
+        return {"batch_loss": losses / batches, "direction_norm": directions / steps, "update_norm": updates / steps}
 
     def state(self) -> dict[str, Any]:
         """What a resumed run needs."""
-        return {"sums": self._sums, "counts": [self._losses, self._steps], "ceiling": self._ceiling}
+        self._look()
+        return {"sums": self._sums, "counts": self._counts, "ceiling": self._ceiling}
 
     def load(self, state: dict[str, Any]) -> None:
         """Go on from a saved state."""
-        device = self._sums.device
-        self._sums = state["sums"].to(device)
-        self._losses, self._steps = state["counts"]
-        self._ceiling = None if state["ceiling"] is None else state["ceiling"].to(device)
+        self._sums, self._counts, self._ceiling = list(state["sums"]), list(state["counts"]), state["ceiling"]
+
+
+def _lengths(rates: list[float] | None, norms: list[float]) -> tuple[float, float]:
+    """‖v‖ and ‖lr·v‖ from the norms of lr·v by tensor."""
+    if rates is None:
+        return norms[0], norms[1]
+    scaled = [norm / rate if rate else math.nan for norm, rate in zip(norms, rates, strict=True)]
+    return math.hypot(*scaled), math.hypot(*norms)

@@ -63,7 +63,7 @@ class Trainer:
         self._observe = getattr(optimizer, "observe", None)
         self._clock = self._origin = Clock(0, 0, self._batches.per_epoch)
         self._rows: list[Row] = []
-        self._tally = Tally(optimizer, self._device)
+        self._tally = Tally(optimizer)
         self._over: tuple[Outcome, str] | None = None
 
     # ------------------------------------------------------------------ running
@@ -93,7 +93,7 @@ class Trainer:
         self._tally.before_step()
         self.optimizer.step(self._closure)  # type: ignore[arg-type]
         now = self._clock = Clock(before.step + 1, self._clock.batches, before.per_epoch)
-        self._tally.after_step(now.step)
+        self._tally.after_step()
         row = self._record.due(before, now)
         wanted = [measure for measure in self._measures if measure.every.due(before, now)]
         save = self._file is not None and self._save.due(before, now)
@@ -122,7 +122,7 @@ class Trainer:
         if self._observe is not None:
             self._observe(batch)
         value = loss.detach()
-        self._tally.add_loss(value)
+        self._tally.add_loss(self._clock.step + 1, value)
         return value
 
     def _losses(self, batch: Samples) -> Tensor:
