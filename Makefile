@@ -12,7 +12,7 @@ PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip
 
 .DEFAULT_GOAL := help
 .SILENT:
-.PHONY: help venv test lint unit format demo bench-truth bench-speed bench-curvature bench-runs clean
+.PHONY: help venv test lint unit format demo bench-truth bench-speed bench-curvature bench-population bench-runs clean
 
 help:
 	echo "make test             lint, then all tests"
@@ -23,6 +23,7 @@ help:
 	echo "make bench-truth      estimates against exact learning coefficients"
 	echo "make bench-speed      time to a given accuracy of the learning coefficient"
 	echo "make bench-curvature  traces, spectra and soft ranks: accuracy and time"
+	echo "make bench-population hundreds of networks at once beside a loop over them"
 	echo "make bench-runs       studies under attack and at scale"
 	echo "make clean            remove what was built, .venv included"
 
@@ -61,6 +62,9 @@ bench-speed: $(STAMP)
 
 bench-curvature: $(STAMP)
 	$(BIN)/python benchmarks/curvature.py $(ARGS)
+
+bench-population: $(STAMP)
+	$(ONE_THREAD) $(BIN)/python benchmarks/population.py $(ARGS)
 
 bench-runs: $(STAMP)
 	$(BIN)/python benchmarks/runs.py $(ARGS)

@@ -380,3 +380,34 @@ def test_bad_input(call, match):
 
     with pytest.raises(InputError, match=match):
         call(make)
+
+
+@pytest.mark.parametrize("name", ["mlp", "cnn"])
+def test_the_order_of_work_on_a_gpu_changes_nothing(name):
+    """There the minibatches of a block are drawn at once, and all rows take their step together."""
+    build = double(NETWORKS[name][0])
+    here, there = (Population(build, MEMBERS, (IMAGES, LABELS)) for _ in range(2))
+    here.train(64, progress=False)
+    there._stepper._cuda = True
+    for _ in range(2):
+        there._stepper._block(32)
+    assert there.step == 64
+    for m in range(len(MEMBERS)):
+        assert_equal_weights(there.model(m), here.model(m), rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.parametrize("name", ["mlp", "cnn", "gelu"])
+def test_cuda_graphs(tmp_path, name):
+    build = double(NETWORKS[name][0])
+    here, there, resumed = (
+        Population(build, MEMBERS, (IMAGES, LABELS), device=device) for device in ("cpu", "cuda", "cuda")
+    )
+    here.train(STEPS, progress=False)
+    there.train(STEPS, checkpoint=tmp_path / "population.npz", progress=False)
+    for m in range(len(MEMBERS)):
+        assert_equal_weights(there.model(m).cpu(), here.model(m), rtol=1e-6, atol=1e-8)
+    there.train(100, progress=False)
+    resumed.train(100, checkpoint=tmp_path / "population.npz", progress=False)
+    for name, stacked in there.parameters.items():
+        assert torch.equal(stacked, resumed.parameters[name])
