@@ -82,4 +82,6 @@ def test_other_formats_are_refused(tmp_path, monkeypatch):
 def test_what_cannot_be_written_is_refused(tmp_path):
     with pytest.raises(bs.InputError, match=r"state.state.hook is a function"):
         save_checkpoint(tmp_path / "file", {"hook": lambda: None})
+    with pytest.raises(bs.InputError, match=r"state.state.table is a dict, which a checkpoint cannot hold"):
+        save_checkpoint(tmp_path / "file", {"table": {(1, 2): 3}})
     assert not (tmp_path / "file").exists()

@@ -10,7 +10,7 @@ from torch import nn
 import basinscope as bs
 from basinscope.landscape import Landscape
 from basinscope.optim import KFAC, EntropySGD, ExactNGD, OnlineNGD
-from basinscope.training import Below, EarlyStop, Every, Measure, histories, load_checkpoint, train
+from basinscope.training import Below, EarlyStop, Every, Flat, Measure, histories, load_checkpoint, train
 from basinscope.training.batches import Batches
 from basinscope.training.hooks import Clock
 from training_cases import OPTIMIZERS, data, network
@@ -267,6 +267,21 @@ def test_stopping_at_a_training_loss(tmp_path):
 def test_unknown_columns_are_refused():
     with pytest.raises(bs.InputError, match="no column 'validation_loss' to stop on"):
         go(epochs=1, stop=[EarlyStop()])
+    with pytest.raises(bs.InputError, match="no column 'lcl' to stop on"):
+        go(epochs=4, stop=[Flat(("train_loss", "lcl"))], measures=[Measure(lambda land: 1.0, Every(epochs=2), "llc")])
+
+
+def test_stopping_where_nothing_changes():
+    """The rule waits for a column that is measured less often than rows are written."""
+    values = iter([5.0, 2.0, 1.0, 1.01, 1.0, 9.0])
+    rules = [Flat(("train_loss", "llc"), window=2, tolerance=0.1)]
+    measures = [Measure(lambda land: next(values), Every(epochs=2), "llc")]
+    run = go(optimizer=sgd(1e-4), epochs=20, measures=measures, stop=rules)
+    assert run.outcome == "stopped"
+    assert run.epoch == 8
+    for bad in ({"window": 1}, {"tolerance": 0}, {"on": "llc"}):
+        with pytest.raises(bs.InputError):
+            Flat(**bad)
 
 
 BUILDERS = {

@@ -132,6 +132,7 @@ def test_killed_runs_end_in_the_same_bits(tmp_path):
     for name in kills:
         killed, alone = (tmp_path / name / kind / "checkpoint.safetensors" for kind in ("killed", "alone"))
         assert killed.read_bytes() == alone.read_bytes(), name
+        assert [path.name for path in killed.parent.iterdir()] == [killed.name]
 
 
 def test_more_epochs_train_on(tmp_path):

@@ -6,6 +6,7 @@ from .checkpoint import save_checkpoint as save_checkpoint
 from .hooks import Below as Below
 from .hooks import EarlyStop as EarlyStop
 from .hooks import Every as Every
+from .hooks import Flat as Flat
 from .hooks import Measure as Measure
 from .loop import train as train
 from .matching import matched as matched
@@ -20,6 +21,7 @@ __all__ = [
     "EarlyStop",
     "Evaluation",
     "Every",
+    "Flat",
     "Measure",
     "Member",
     "Population",

@@ -17,7 +17,7 @@ FORMAT = 1
 _KEY = "basinscope-training"
 
 
-def save_checkpoint(path: Path, state: Mapping[str, Any]) -> None:
+def save_checkpoint(path: str | Path, state: Mapping[str, Any]) -> None:
     """Write a tree of dicts, lists, tuples, tensors, numbers, strings and None; the file is there whole or not at all.
 
     Examples:
@@ -29,11 +29,12 @@ def save_checkpoint(path: Path, state: Mapping[str, Any]) -> None:
     """
     from safetensors.torch import save
 
+    path = Path(path)
     tensors: dict[str, Tensor] = {}
     plain = _plain({"format": FORMAT, "state": dict(state)}, "state", tensors)
     data = save(tensors, {_KEY: json.dumps(plain)})
     path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f"{path.name}.{os.getpid()}.part")
+    part = path.with_name(f"{path.name}.part")  # one name, so that what a killed run left is overwritten
     try:
         with part.open("wb") as stream:
             stream.write(data)
@@ -45,10 +46,11 @@ def save_checkpoint(path: Path, state: Mapping[str, Any]) -> None:
     _flush_folder(path.parent)
 
 
-def load_checkpoint(path: Path) -> dict[str, Any]:
+def load_checkpoint(path: str | Path) -> dict[str, Any]:
     """The tree that was saved, its tensors on the CPU."""
     from safetensors import SafetensorError, safe_open
 
+    path = Path(path)
     if not path.is_file():
         raise InputError(f"no checkpoint at {path}: expected a file written by train(folder=…)")
     try:
@@ -76,7 +78,7 @@ def _plain(tree: Any, name: str, tensors: dict[str, Tensor]) -> Any:
         key = f"{len(tensors)}:{name}"
         tensors[key] = tree.detach().to("cpu", copy=True).contiguous()
         return {"$tensor": key}
-    if isinstance(tree, Mapping):
+    if isinstance(tree, Mapping) and all(isinstance(key, (str, int)) for key in tree):
         return {"$dict": [[key, _plain(value, f"{name}.{key}", tensors)] for key, value in tree.items()]}
     if isinstance(tree, (list, tuple)):
         items = [_plain(value, f"{name}.{place}", tensors) for place, value in enumerate(tree)]
@@ -85,7 +87,7 @@ def _plain(tree: Any, name: str, tensors: dict[str, Tensor]) -> Any:
         return tree
     raise InputError(
         f"{name} is a {type(tree).__name__}, which a checkpoint cannot hold: expected tensors, numbers, strings, None, "
-        f"and lists, tuples and dicts of these"
+        f"lists and tuples of these, and dicts by strings or whole numbers"
     )
 
 

@@ -183,8 +183,45 @@ class Below:
         return None
 
 
+@dataclass(frozen=True)
+class Flat:
+    """Stop when columns no longer change: each within `tolerance` of its mean, over its last `window` values.
+
+    Examples:
+        >>> rule = Flat(("train_loss", "llc"), window=2, tolerance=0.1)
+        >>> rule([{"train_loss": 1.0, "llc": 3.0}, {"train_loss": 0.99}, {"train_loss": 0.98, "llc": 3.1}])
+        'train_loss and llc are flat within 0.1 over 2 rows'
+    """
+
+    on: tuple[str, ...] = ("train_loss",)
+    window: int = 5
+    tolerance: float = 0.02
+
+    def __post_init__(self) -> None:
+        whole("window", self.window, least=2)
+        positive("tolerance", self.tolerance)
+        if isinstance(self.on, str) or not self.on:
+            raise InputError(f"on must be a tuple of column names, got {self.on!r}")
+
+    def __call__(self, rows: list[Row]) -> str | None:
+        """The reason to stop, if there is one."""
+        for column in self.on:
+            last = _values(rows, column)[-self.window :]
+            mean = math.fsum(last) / max(1, len(last))
+            if len(last) < self.window or any(abs(value - mean) > self.tolerance * abs(mean) for value in last):
+                return None
+        return f"{' and '.join(self.on)} are flat within {self.tolerance:g} over {self.window} rows"
+
+
 def _values(rows: list[Row], column: str) -> list[float]:
+    return [row[column] for row in rows if not math.isnan(row.get(column, math.nan))]
+
+
+def check_columns(rules: Iterable[StopRule], rows: list[Row]) -> None:
+    """Refuse rules about columns that none of the rows has."""
     known = {name for row in rows for name in row}
-    if rows and column not in known:
-        raise InputError(f"no column {column!r} to stop on: the rows have {sorted(known)}")
-    return [row[column] for row in rows if column in row and not math.isnan(row[column])]
+    for rule in rules:
+        wanted = getattr(rule, "on", ())
+        for column in (wanted,) if isinstance(wanted, str) else wanted:
+            if column not in known:
+                raise InputError(f"no column {column!r} to stop on: the rows have {sorted(known)}")

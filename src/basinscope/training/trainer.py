@@ -18,7 +18,7 @@ from ..progress import Report
 from ..samples import Samples
 from .batches import Batches
 from .checkpoint import rng_state, save_checkpoint, set_rng_state
-from .hooks import Clock, Every, Measure, Row, StopRule
+from .hooks import Clock, Every, Measure, Row, StopRule, check_columns
 from .runs import Outcome, Run
 from .tally import Tally
 
@@ -63,6 +63,7 @@ class Trainer:
         self._observe = getattr(optimizer, "observe", None)
         self._clock = self._origin = Clock(0, 0, self._batches.per_epoch)
         self._rows: list[Row] = []
+        self._seen: set[str] = set()  # measurements made so far
         self._tally = Tally(optimizer)
         self._over: tuple[Outcome, str] | None = None
 
@@ -177,6 +178,9 @@ class Trainer:
             for name, samples in self._data.items():
                 row.update(self._measured(samples, [measure for measure in wanted if measure.on == name]))
         self._rows.append(row)
+        self._seen |= {measure.name for measure in wanted}
+        if len(self._seen) == len(self._measures):  # every column there will be has been written
+            check_columns(self._stop, self._rows)
         for rule in self._stop:
             reason = rule(self._rows)
             if reason is not None:
