@@ -179,3 +179,22 @@ CLIMBS = Climbs()
 TROUBLE = Sweep("trouble", trouble, {"grid": {"kind": ["fine"], "seed": [0, 1, 2]}})
 ONCE = Sweep("once", once)
 RANDOM = Sweep("random", random_numbers, {"grid": {"seed": [0, 1, 2]}})
+
+CURVATURES = [0.5, 1.0, 2.0, 4.0]
+
+
+def chain_part(part: int, seed: int = 0):
+    """Two chains of a measurement that is spread over workers."""
+    import torch
+
+    import basinscope as bs
+    from basins import quadratic
+    from basinscope.runs.chains import part_result, part_seed
+
+    land = quadratic(CURVATURES, dtype=torch.float64)
+    return part_result(
+        bs.llc(land, sampler="sgld", gamma=1.0, chains=2, draws=512, seed=part_seed(seed, part), progress=False)
+    )
+
+
+CHAINS = Sweep("chains", chain_part, {"grid": {"part": [0, 1]}})

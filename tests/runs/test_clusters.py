@@ -77,7 +77,7 @@ def cluster():
     ray = pytest.importorskip("ray", reason="Ray is an extra: pip install 'basinscope[ray]'")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
+        ray.init("local", num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
     yield ray
     ray.shutdown()
 
