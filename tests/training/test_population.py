@@ -1,6 +1,7 @@
 """Every member of a population against the same network trained alone by torch's own optimizers."""
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -8,7 +9,7 @@ from torch import nn
 
 import basinscope as bs
 from basinscope.errors import InputError
-from basinscope.training.population import SGD, Adam, Member, Population
+from basinscope.training.population import SGD, Adam, Member, OnlineNGD, Population
 from basinscope.training.population.generic import Generic
 from basinscope.training.population.stacked import Stacked
 from basinscope.zoo import models
@@ -102,6 +103,31 @@ def test_optimizers_are_torchs(optimizer, make):
     for m in range(len(MEMBERS)):
         alone = twin(population, build, m, STEPS, make, nn.functional.cross_entropy, (IMAGES, LABELS))
         assert_equal_weights(population.model(m), alone, rtol=1e-9, atol=1e-11)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"alpha": 4.0, "eta": None, "rank": (3, 2), "momentum": 0.5},
+        {"rescale": False, "update_period": 1, "eta": 0.1, "alpha": 1.0},
+    ],
+)
+@pytest.mark.parametrize("build", [models.flatness_cnn, lambda: models.ffnn([49, 7, 10], "gelu")])
+def test_online_natural_gradient_is_that_of_the_optimizer(settings, build):
+    build = double(build)
+    members = [replace(member, lr=0.1 * member.lr) for member in MEMBERS[:3]]
+    population = Population(build, members, (IMAGES, LABELS), optimizer=OnlineNGD(**settings))
+    population.train(STEPS, progress=False)
+
+    def make(parameters, **own):
+        return bs.optim.OnlineNGD(list(parameters), **settings, **own)
+
+    for m in range(3):
+        alone = twin(population, build, m, STEPS, make, nn.functional.cross_entropy, (IMAGES, LABELS))
+        # eigenvalue problems and divisions by small numbers magnify rounding
+        assert_equal_weights(population.model(m), alone, rtol=1e-4, atol=1e-6)
+    assert population.diverged == {}
 
 
 @pytest.mark.parametrize("loss", ["mse", "gaussian", "bernoulli", "custom"])
@@ -248,8 +274,11 @@ def test_a_ceiling_catches_adam_which_never_overflows():
     assert strict.diverged == {0: 0, 1: 0}
 
 
-@pytest.mark.parametrize("name", ["cnn", "gelu"])
-@pytest.mark.parametrize("optimizer", ["adam", SGD(momentum=0.5)])
+@pytest.mark.parametrize(
+    ("name", "optimizer"),
+    [("cnn", "adam"), ("gelu", "adam"), ("tanh", SGD(momentum=0.5)), ("tanh", OnlineNGD(momentum=0.5))],
+    ids=["cnn-adam", "gelu-adam", "tanh-sgd", "tanh-online"],
+)
 def test_a_resumed_run_ends_in_the_same_bits(tmp_path, name, optimizer):
     build = NETWORKS[name][0]
     data = (IMAGES.float(), LABELS)
@@ -270,8 +299,8 @@ def test_a_resumed_run_ends_in_the_same_bits(tmp_path, name, optimizer):
     assert undisturbed.step == last.step == 150
     for name, stacked in undisturbed.parameters.items():
         assert torch.equal(stacked, last.parameters[name])
-    for ours, theirs in zip(undisturbed._state.slots, last._state.slots, strict=True):
-        assert torch.equal(ours, theirs)
+    for slot, ours in undisturbed._state.slots.items():
+        assert torch.equal(ours, last._state.slots[slot])
     assert undisturbed.diverged == last.diverged
     assert 4 in last.diverged
     assert [entry.name for entry in path.parent.iterdir()] == ["population.npz"]

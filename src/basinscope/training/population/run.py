@@ -24,7 +24,7 @@ from .initial import stacked_weights
 from .members import Member, Subset, Subsets, subsets_of
 from .program import program_of
 from .steps import BLOCK, State, Stepper
-from .updates import Update, update_of
+from .updates import Layout, Update, update_of
 
 _FIRST = 512  # samples on which the loss at the start is measured
 _EVALUATION = {"cpu": 64 * 2**20, "cuda": 4 * 2**30}  # bytes for the activations
@@ -56,7 +56,7 @@ class Population:
         members: what the members differ in.
         data: as for `Landscape`; subsets are numbers of these samples.
         loss: as for `Landscape`; its mean over a batch is minimized.
-        optimizer: `adam`, `sgd`, `Adam(...)` or `SGD(...)`.
+        optimizer: `adam`, `sgd`, or an `Adam`, `SGD` or `OnlineNGD` of this package.
         sigma: as for `Landscape`.
         device: where to train; the networks' device if None.
         memory: bytes that the activations may take; members beyond that go in turns.
@@ -100,6 +100,7 @@ class Population:
         self._subsets = subsets_of([member.subset for member in self.members], self._land.n).to(place)
         self._order = order_of(self.members)
         self._rows = torch.tensor(self._order, device=place).argsort()  # of each member
+        self._layout = Layout(self._program.places, tuple(tensor.shape for tensor in self._land.parameters.values()))
         self._state = self._start(weights.to(place))
         started = self._averages(self._land, self._subsets, _FIRST).loss
         self._stepper = Stepper(
@@ -107,6 +108,7 @@ class Population:
             self._update,
             groups_of(self.members, self._order, self._subsets),
             self._program.pool(self._land.samples.to(place)),
+            self._layout,
             self._state,
             self._column(lambda member: member.lr),
             self._column(lambda member: member.weight_decay),
@@ -120,7 +122,7 @@ class Population:
         points[:, program.places] = weights[self._order]
         return State(
             points,
-            tuple(torch.zeros_like(points) for _ in self._update.slots),
+            self._update.start(points, self._layout),
             torch.zeros((), dtype=torch.long, device=points.device),
             torch.full((count,), -1, device=points.device),
             torch.full((count,), torch.nan, dtype=points.dtype, device=points.device),
@@ -317,10 +319,9 @@ class Population:
 
     def _tensors(self) -> dict[str, Tensor]:
         state = self._state
-        slots = dict(zip(self._update.slots, state.slots, strict=True))
         return {
             "points": state.points,
-            **slots,
+            **state.slots,
             "step": state.step,
             "diverged": state.diverged,
             "losses": state.losses,

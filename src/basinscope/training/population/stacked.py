@@ -26,9 +26,11 @@ class Stacked:
         self._layers = plan.layers
         self._categorical = land.loss.family == "categorical"
         self._variance = land.loss.variance
-        self._loss = land.loss
         last = plan.layers[-1].outputs
-        self._values, self._width = last.values, last.width
+        self._width = last.width
+        zero = torch.zeros(1, last.values, dtype=torch.float64)
+        # what a Gaussian loss adds to the square: its value where the residual is zero
+        self._constant = 0.0 if self._categorical else float(land.loss.per_sample(zero, zero))
         self._minus_one = torch.full((), -1.0, dtype=land.dtype, device=land.device)
 
     @property
@@ -112,13 +114,7 @@ class Stacked:
     def _per_sample(self, scores: Tensor, target: Tensor) -> Tensor:
         if self._categorical:
             return torch.logsumexp(scores, dim=-1) - scores.gather(-1, target[..., None]).squeeze(-1)
-        constant = self._constant()
-        return (scores - target).square().sum(-1) / (2 * self._variance) + constant
-
-    def _constant(self) -> float:
-        """What a Gaussian loss adds to the square: its value where the residual is zero."""
-        zero = torch.zeros(1, self._values, dtype=torch.float64)
-        return float(self._loss.per_sample(zero, zero))
+        return (scores - target).square().sum(-1) / (2 * self._variance) + self._constant
 
     def evaluate(self, points: Tensor, inputs: Tensor, target: Tensor) -> tuple[Tensor, Tensor | None]:
         """Losses (M, m) of all members on the same samples, and which labels are met."""

@@ -11,7 +11,7 @@ from torch import Tensor
 from ...samples import Tree, map_tensors
 from .batches import Group
 from .program import Program
-from .updates import Update
+from .updates import Layout, Rows, Update
 
 BLOCK = 32  # steps; the minibatches of a block are drawn at once, and after each block diverged members are frozen
 _GPU_SHARE = 8  # of the card's memory for activations, unless told otherwise
@@ -22,7 +22,7 @@ class State:
     """Everything that changes during training; row r belongs to the r-th member by batch size."""
 
     points: Tensor  # (M, D)
-    slots: tuple[Tensor, ...]  # of the optimizer, each (M, D)
+    slots: dict[str, Tensor]  # of the optimizer, each (M, …)
     step: Tensor  # steps taken, ()
     diverged: Tensor  # the step at which a member was frozen, −1 for those that live, (M,)
     losses: Tensor  # of the last batch of the last block, (M,)
@@ -36,6 +36,7 @@ class Stepper:
         update: the optimizer.
         groups: which samples the members see.
         pool: the data, as the program lays them out.
+        layout: where the parameters lie in a row.
         state: where to start.
         lr: learning rates per row, (M,).
         weight_decay: weight decays per row, (M,).
@@ -49,6 +50,7 @@ class Stepper:
         update: Update,
         groups: Sequence[Group],
         pool: tuple[Tree, Tree],
+        layout: Layout,
         state: State,
         lr: Tensor,
         weight_decay: Tensor,
@@ -57,6 +59,7 @@ class Stepper:
     ) -> None:
         self.state = state
         self._program, self._update, self._groups, self._pool = program, update, groups, pool
+        self._layout = layout
         free = torch.zeros_like(program.template)
         free[program.places] = 1
         self._full_rate, self._decay = (
@@ -80,7 +83,7 @@ class Stepper:
 
     def block(self, steps: int) -> None:
         """Take `steps` steps, then freeze the members that diverged."""
-        if not self._cuda:
+        if not (self._cuda and self._update.capturable):
             self._block(steps)
             return
         if steps not in self._graphs:
@@ -116,10 +119,9 @@ class Stepper:
             self._apply(slice(None), factors)
 
     def _apply(self, rows: slice, factors: tuple[Tensor, ...]) -> None:
-        slots = [slot[rows] for slot in self.state.slots]
-        self._update.apply(
-            self.state.points[rows], self._gradient[rows], self._rate[rows], self._decay[rows], slots, factors
-        )
+        slots = {name: slot[rows] for name, slot in self.state.slots.items()}
+        points, gradient = self.state.points[rows], self._gradient[rows]
+        self._update.apply(Rows(points, gradient, self._rate[rows], self._decay[rows], slots, factors, self._layout))
 
     def reset_rates(self) -> None:
         """Let those members move that have not diverged, after the state was changed from outside."""
@@ -130,16 +132,17 @@ class Stepper:
         state = self.state
         sound = torch.isfinite(state.points).all(1) & (state.losses <= self._ceiling)
         alive = state.diverged < 0
-        kept = (sound & alive)[:, None]
-        state.points.copy_(torch.where(kept, state.points, self._before))
-        for tensor in (*state.slots, self._rate):
-            tensor.copy_(torch.where(kept, tensor, torch.zeros_like(tensor)))
+        kept = sound & alive
+        state.points.copy_(torch.where(kept[:, None], state.points, self._before))
+        for tensor in (*state.slots.values(), self._rate):
+            where = kept.view(-1, *[1] * (tensor.ndim - 1))
+            tensor.copy_(torch.where(where, tensor, torch.zeros_like(tensor)))
         state.diverged.copy_(torch.where(alive & ~sound, state.step, state.diverged))
 
     def _capture(self, steps: int) -> torch.cuda.CUDAGraph:
         """Record a block that reads and writes the same memory at every replay."""
         state = self.state
-        held = (state.points, *state.slots, state.step, state.diverged, state.losses, self._rate)
+        held = (state.points, *state.slots.values(), state.step, state.diverged, state.losses, self._rate)
         saved = [tensor.clone() for tensor in held]
         side = torch.cuda.Stream()
         side.wait_stream(torch.cuda.current_stream())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -13,26 +13,46 @@ from ...checks import positive
 from ...errors import InputError
 
 
+@dataclass(frozen=True)
+class Layout:
+    """Where the entries of the parameters lie in a row, and the shapes of the parameters."""
+
+    places: Tensor
+    shapes: tuple[torch.Size, ...]
+
+
+@dataclass(frozen=True)
+class Rows:
+    """What a step works on, all with a leading axis of members. `gradient` may be used up.
+
+    `rate` and `decay` hold learning rates and weight decays, with the shape of `points`; they are 0 where nothing may
+    move. `slots` is the optimizer's state, `factors` what depends on the number of the step alone.
+    """
+
+    points: Tensor
+    gradient: Tensor
+    rate: Tensor
+    decay: Tensor
+    slots: Mapping[str, Tensor]
+    factors: tuple[Tensor, ...]
+    layout: Layout
+
+
 class Update(Protocol):
-    """How a step is taken. `rate` and `decay` have the shape of `points`, and are 0 where nothing may move."""
+    """How a step is taken."""
 
     @property
-    def slots(self) -> tuple[str, ...]:
-        """Names of the state tensors, each of the shape of the parameters and zero at the start."""
+    def capturable(self) -> bool:
+        """Whether a step never waits for the device, so that a CUDA graph can hold it."""
+
+    def start(self, points: Tensor, layout: Layout) -> dict[str, Tensor]:
+        """The state before the first step, each tensor with a leading axis of members."""
 
     def factors(self, steps: Tensor, dtype: torch.dtype) -> tuple[Tensor, ...]:
         """Numbers that depend on the number of the step alone, for each of `steps` (1, 2, …), float64."""
 
-    def apply(
-        self,
-        points: Tensor,
-        gradient: Tensor,
-        rate: Tensor,
-        decay: Tensor,
-        state: Sequence[Tensor],
-        factors: tuple[Tensor, ...],
-    ) -> None:
-        """Take a step in place; `gradient` is used up."""
+    def apply(self, rows: Rows) -> None:
+        """Take a step in place."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +60,10 @@ class Adam:
     """Adam with coupled L2: g ← g + w θ, m and v its moments, θ ← θ − lr m̂ / (√v̂ + ε).
 
     Equal to `torch.optim.Adam` with the same settings, up to rounding.
+
+    Examples:
+        >>> Adam(betas=(0.9, 0.99))
+        Adam(betas=(0.9, 0.99), eps=1e-08)
     """
 
     betas: tuple[float, float] = (0.9, 0.999)
@@ -51,39 +75,39 @@ class Adam:
             raise InputError(f"betas must be two numbers in [0, 1), got {self.betas!r}")
 
     @property
-    def slots(self) -> tuple[str, ...]:
-        return ("first", "second")
+    def capturable(self) -> bool:
+        return True
+
+    def start(self, points: Tensor, layout: Layout) -> dict[str, Tensor]:
+        return {"first": torch.zeros_like(points), "second": torch.zeros_like(points)}
 
     def factors(self, steps: Tensor, dtype: torch.dtype) -> tuple[Tensor, ...]:
         # m̂/(√v̂ + ε) = m · (√c₂/c₁) / (√v + ε√c₂), with c the bias corrections: fewer passes over memory
         root = (1 - self.betas[1] ** steps).sqrt()
         return (root / (1 - self.betas[0] ** steps)).to(dtype), (self.eps * root).to(dtype)
 
-    def apply(
-        self,
-        points: Tensor,
-        gradient: Tensor,
-        rate: Tensor,
-        decay: Tensor,
-        state: Sequence[Tensor],
-        factors: tuple[Tensor, ...],
-    ) -> None:
-        first, second = state
-        factor, floor = factors
+    def apply(self, rows: Rows) -> None:
+        first, second, gradient = rows.slots["first"], rows.slots["second"], rows.gradient
+        factor, floor = rows.factors
         beta1, beta2 = self.betas
-        gradient.addcmul_(points, decay)
+        gradient.addcmul_(rows.points, rows.decay)
         first.lerp_(gradient, 1 - beta1)
         second.mul_(beta2).addcmul_(gradient, gradient, value=1 - beta2)
         torch.sqrt(second, out=gradient)
         gradient.add_(floor)
         torch.div(first, gradient, out=gradient)
         gradient.mul_(factor)
-        points.addcmul_(gradient, rate, value=-1)
+        rows.points.addcmul_(gradient, rows.rate, value=-1)
 
 
 @dataclass(frozen=True)
 class SGD:
-    """Gradient descent with coupled L2 and momentum: b ← μ b + g + w θ, θ ← θ − lr b, as `torch.optim.SGD`."""
+    """Gradient descent with coupled L2 and momentum: b ← μ b + g + w θ, θ ← θ − lr b, as `torch.optim.SGD`.
+
+    Examples:
+        >>> SGD(momentum=0.9)
+        SGD(momentum=0.9)
+    """
 
     momentum: float = 0.0
 
@@ -92,34 +116,31 @@ class SGD:
             raise InputError(f"momentum must lie in [0, 1), got {self.momentum!r}")
 
     @property
-    def slots(self) -> tuple[str, ...]:
-        return ("velocity",) if self.momentum else ()
+    def capturable(self) -> bool:
+        return True
+
+    def start(self, points: Tensor, layout: Layout) -> dict[str, Tensor]:
+        return {"velocity": torch.zeros_like(points)} if self.momentum else {}
 
     def factors(self, steps: Tensor, dtype: torch.dtype) -> tuple[Tensor, ...]:
         return ()
 
-    def apply(
-        self,
-        points: Tensor,
-        gradient: Tensor,
-        rate: Tensor,
-        decay: Tensor,
-        state: Sequence[Tensor],
-        factors: tuple[Tensor, ...],
-    ) -> None:
-        gradient.addcmul_(points, decay)
+    def apply(self, rows: Rows) -> None:
+        move = rows.gradient.addcmul_(rows.points, rows.decay)
         if self.momentum:
-            (velocity,) = state
-            gradient = velocity.mul_(self.momentum).add_(gradient)
-        points.addcmul_(gradient, rate, value=-1)
+            move = rows.slots["velocity"].mul_(self.momentum).add_(move)
+        rows.points.addcmul_(move, rows.rate, value=-1)
 
 
 def update_of(optimizer: str | Update) -> Update:
     """An optimizer by name, or as it is."""
     if isinstance(optimizer, str):
         if optimizer not in ("adam", "sgd"):
-            raise InputError(f"optimizer must be 'adam', 'sgd', Adam(...) or SGD(...), got {optimizer!r}")
+            raise InputError(f"optimizer must be 'adam', 'sgd', Adam, SGD or OnlineNGD, got {optimizer!r}")
         return Adam() if optimizer == "adam" else SGD()
-    if not hasattr(optimizer, "slots") or not hasattr(optimizer, "apply"):
-        raise InputError(f"optimizer must be 'adam', 'sgd', Adam(...) or SGD(...), got {type(optimizer).__name__}")
+    if not hasattr(optimizer, "start") or not hasattr(optimizer, "apply"):
+        raise InputError(
+            f"optimizer must be 'adam', 'sgd', or an Adam, SGD or OnlineNGD of basinscope.training.population, got "
+            f"{type(optimizer).__name__}"
+        )
     return optimizer
