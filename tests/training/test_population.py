@@ -1,6 +1,9 @@
 """Every member of a population against the same network trained alone by torch's own optimizers."""
 
 import math
+import subprocess
+import sys
+import time
 from dataclasses import replace
 
 import pytest
@@ -306,6 +309,41 @@ def test_a_resumed_run_ends_in_the_same_bits(tmp_path, name, optimizer):
     assert [entry.name for entry in path.parent.iterdir()] == ["population.npz"]
 
 
+KILLED = """
+import sys, torch
+from basinscope.training import Member, Population
+from basinscope.zoo import models
+torch.set_num_threads(1)
+x = torch.linspace(0, 1, 60 * 49).view(60, 49)
+members = [Member(seed=s, lr=0.01, batch_size=8) for s in range(3)]
+population = Population(models.flatness_mlp, members, (x, torch.arange(60) % 10))
+population.train(int(sys.argv[2]), checkpoint=sys.argv[1], save_every=1e-9, progress=False)
+"""
+
+
+def test_a_killed_run_goes_on_from_its_last_checkpoint(tmp_path):
+    path = tmp_path / "population.npz"
+    process = subprocess.Popen([sys.executable, "-c", KILLED, str(path), "100000"])
+    try:
+        deadline = time.monotonic() + 120
+        while not path.exists() and time.monotonic() < deadline:
+            time.sleep(0.01)
+        time.sleep(0.2)
+    finally:
+        process.kill()
+        process.wait()
+    x = torch.linspace(0, 1, 60 * 49).view(60, 49)
+    members = [Member(seed=s, lr=0.01, batch_size=8) for s in range(3)]
+    resumed, undisturbed = (Population(models.flatness_mlp, members, (x, torch.arange(60) % 10)) for _ in range(2))
+    resumed.load(path)
+    stop = resumed.step + 40
+    assert 0 < resumed.step < 100_000
+    resumed.train(stop, checkpoint=path, progress=False)
+    undisturbed.train(stop, progress=False)
+    for name, stacked in undisturbed.parameters.items():
+        assert torch.equal(stacked, resumed.parameters[name])
+
+
 def test_a_population_can_go_back_to_a_checkpoint(tmp_path):
     population = Population(models.flatness_mlp, [Member(lr=0.01), Member(lr=1e3)], (IMAGES.float(), LABELS))
     population.save(tmp_path / "start.npz")
@@ -391,6 +429,7 @@ class Reading(nn.Module):
         (lambda p: p(ceiling=-1), "ceiling must be a positive"),
         (lambda p: p().train(-1), "steps must be a whole number of at least 0"),
         (lambda p: p().train(1, seconds=0), "seconds must be a positive"),
+        (lambda p: p().train(1, save_every=0), "save_every must be a positive"),
         (lambda p: p().model(4), "member must lie in 0..3, got 4"),
         (lambda p: p().evaluate(subsets=[None]), "one entry per member: expected 4, got 1"),
         (lambda p: Member(lr=0), "lr must be a positive finite number, got 0"),

@@ -1,1 +1,6 @@
-"""The models and the data that the studies use: `zoo.models` and `zoo.data`."""
+"""The models and the data that the studies use."""
+
+from . import data as data
+from . import models as models
+
+__all__ = ["data", "models"]

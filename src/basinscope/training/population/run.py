@@ -28,7 +28,6 @@ from .updates import Layout, Update, update_of
 
 _FIRST = 512  # samples on which the loss at the start is measured
 _EVALUATION = {"cpu": 64 * 2**20, "cuda": 4 * 2**30}  # bytes for the activations
-_SAVE_EVERY = 60.0  # seconds
 
 
 @dataclass(frozen=True)
@@ -206,6 +205,7 @@ class Population:
         steps: int,
         *,
         checkpoint: str | Path | None = None,
+        save_every: float = 60.0,
         seconds: float | None = None,
         progress: bool = True,
     ) -> bool:
@@ -213,13 +213,15 @@ class Population:
 
         Args:
             steps: in all, those already taken included.
-            checkpoint: a file to go on from if it is there, and to write every minute and at the end. A run that is
+            checkpoint: a file to go on from if it is there, and to write on the way and at the end. A run that is
                 killed at any moment and called again ends in the same bits.
+            save_every: seconds between two writes of the checkpoint.
             seconds: stop at the end of a block once so much time has passed.
             progress: show a progress bar.
         """
         steps = whole("steps", steps, least=0)
         limit = None if seconds is None else positive("seconds", seconds)
+        positive("save_every", save_every)
         path = None if checkpoint is None else Path(checkpoint)
         if path is not None and path.is_file():
             self.load(path)
@@ -231,7 +233,7 @@ class Population:
                 self._stepper.block(stop - at)
                 at = self.step  # waits for the device
                 report(at / steps, f"step {at:,} of {steps:,}")
-                if path is not None and time.monotonic() - saved > _SAVE_EVERY:
+                if path is not None and time.monotonic() - saved > save_every:
                     self.save(path)
                     saved = time.monotonic()
         if path is not None:
