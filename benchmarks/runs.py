@@ -117,9 +117,9 @@ def _markdown(found: dict[str, list[Row]]) -> str:
         f"basinscope {basinscope.__version__}, Python {platform.python_version()}, {os.cpu_count()} processors shared "
         f"with other work (load {os.getloadavg()[1]:.1f}). `make bench-runs` reruns it all.",
         "",
-        "A kill is SIGKILL at a random moment, every 0.05 to 2 s, of a worker, of the driver, or of the driver and all",
-        "workers at once; the driver is started again each time. The jobs are chaotic orbits, whose tables show any",
-        "bit that differs. Times of commands are the least of five.",
+        "A kill is SIGKILL at a random moment of a worker, of the driver, or of the driver and all workers at once:",
+        "some while a driver is only starting, most within a second of work. The driver is started again each time.",
+        "The jobs are chaotic orbits, whose tables show any bit that differs. Times of commands are the least of five.",
     ]
     for title, rows in found.items():
         lines += ["", f"## {title}", "", "| | found | target | met |", "|---|---|---|---|"]

@@ -172,12 +172,19 @@ class SharedSystem(LocalFileSystem):
 
 fsspec.register_implementation("shared", SharedSystem, clobber=True)
 
+
+def placed(seed: int):
+    """Which GPUs a job may see."""
+    return {"visible": os.environ.get("CUDA_VISIBLE_DEVICES", "")}
+
+
 ORBITS = Orbits()
 FLOCKS = Flocks()
 BROKEN_FLOCKS = BrokenFlocks()
 CLIMBS = Climbs()
 TROUBLE = Sweep("trouble", trouble, {"grid": {"kind": ["fine"], "seed": [0, 1, 2]}})
 ONCE = Sweep("once", once)
+PLACED = Sweep("placed", placed, {"grid": {"seed": [0, 1, 2, 3]}})
 RANDOM = Sweep("random", random_numbers, {"grid": {"seed": [0, 1, 2]}})
 
 CURVATURES = [0.5, 1.0, 2.0, 4.0]

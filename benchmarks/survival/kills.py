@@ -19,6 +19,7 @@ from .orbits import LOG
 
 VICTIMS = ("a worker", "the driver", "everything")
 STUDY = f"{Path(__file__).with_name('orbits.py')}:STUDY"
+_BUSY = 0.998  # chance, every 10 ms, to wait until jobs run: some kills meet a driver that is only starting
 _PROGRAM = [sys.executable, "-c", "from basinscope.cli import main; main()", "study"]
 
 
@@ -66,8 +67,11 @@ def attacked(folder: Path, settings: Sequence[str], *, kills: int, seed: int, wo
                 env=environment,
                 text=True,
             )
+            before = _begun(log.name)
             while attack.kills.total() < kills and driver.poll() is None:
-                time.sleep(rng.uniform(0.05, 2.0))
+                while rng.random() < _BUSY and _begun(log.name) == before and driver.poll() is None:
+                    time.sleep(0.01)
+                time.sleep(rng.uniform(0, 1))
                 _strike(attack, driver, rng.choice(VICTIMS), rng, workers)
             told, _ = driver.communicate(timeout=120)
             if driver.returncode >= 0:
@@ -76,7 +80,7 @@ def attacked(folder: Path, settings: Sequence[str], *, kills: int, seed: int, wo
             attack.complaints.append(f"the last run ended with {driver.returncode}: {told[-500:]}")
         if "damaged" in told:
             attack.complaints.append(told)
-        attack.begun = len(Path(log.name).read_text().split())
+        attack.begun = _begun(log.name)
     attack.digest = _digest(folder, settings)
     return attack
 
@@ -100,6 +104,11 @@ def _strike(attack: Attack, driver: subprocess.Popen[str], victim: str, rng: ran
         while any(map(_alive, crew)) and time.monotonic() < deadline:
             time.sleep(0.01)
         attack.orphans += sum(map(_alive, crew))
+
+
+def _begun(log: str) -> int:
+    """How many jobs were begun so far."""
+    return len(Path(log).read_text().split())
 
 
 def children(process: int) -> list[int]:

@@ -77,7 +77,7 @@ def cluster():
     ray = pytest.importorskip("ray", reason="Ray is an extra: pip install 'basinscope[ray]'")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        ray.init("local", num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
+        ray.init("local", num_cpus=2, num_gpus=1, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
     yield ray
     ray.shutdown()
 
@@ -91,9 +91,18 @@ def test_failures_on_ray_are_told_apart(tmp_path, quiet, cluster):
 
 
 def test_gpus_that_a_cluster_lacks_are_refused(tmp_path, quiet, cluster):
-    with pytest.raises(InputError, match=r"gpus=1 were asked for, but the Ray cluster has none"):
-        drive(small_studies.ORBITS, tmp_path, on=Ray(workers=1, gpus=1))
+    with pytest.raises(InputError, match=r"a unit wants 2 GPUs, but no node of the Ray cluster has more than 1"):
+        drive(small_studies.ORBITS, tmp_path, on=Ray(gpus=2))
     assert cluster.is_initialized()  # it is not ours to shut down
+
+
+def test_ray_places_gpus(tmp_path, quiet, cluster):
+    study = small_studies.PLACED
+    on = Ray(gpus=0.5)
+    assert drive(study, tmp_path, on=on).complete
+    assert on.workers == 2  # two halves of the one GPU
+    table = Results(study, resolved(study, "smoke", {}), Store(tmp_path)).table
+    assert table["visible"].tolist() == ["0"] * 4
 
 
 def test_tasks_of_submitit_give_the_same_table(tmp_path, quiet):

@@ -42,16 +42,19 @@ class Index:
         if path != ":memory:" and readonly:
             path = path if Path(path).exists() else ":memory:"
         self._readonly = readonly and path != ":memory:"
+        self._database = sqlite3.connect(":memory:")
         try:
             self._connect(path)
         except sqlite3.OperationalError:  # no place to write, or somebody else's lock: do without
             self._connect(":memory:")
         except sqlite3.DatabaseError:  # damaged
+            self.close()
             if not readonly:
                 Path(path).unlink(missing_ok=True)
             self._connect(":memory:" if readonly else path)
 
     def _connect(self, path: str) -> None:
+        self.close()
         if self._readonly and path != ":memory:":
             self._database = sqlite3.connect(f"{Path(path).as_uri()}?mode=ro", uri=True, timeout=5)
         else:
@@ -59,7 +62,6 @@ class Index:
             self._database.execute("PRAGMA synchronous = OFF")  # it can be rebuilt
         (sound,) = self._database.execute("PRAGMA quick_check(1)").fetchone()
         if sound != "ok":
-            self._database.close()
             raise sqlite3.DatabaseError(sound)
         (layout,) = self._database.execute("PRAGMA user_version").fetchone()
         if layout == _LAYOUT:

@@ -32,7 +32,7 @@ def _fixed() -> dict[str, Any]:
         "basinscope": __version__,
         "commit": _commit(),
         "python": platform.python_version(),
-        "platform": platform.platform(),
+        "platform": f"{platform.system()} {platform.machine()}",
         "host": platform.node(),
         "libraries": {name: version for name in _LIBRARIES if (version := _version(name)) is not None},
     }

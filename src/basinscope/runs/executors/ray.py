@@ -94,10 +94,12 @@ class Ray:
     def _task(self, ray: Any, study: Study) -> Any:
         """The remote function, with what each call of it takes up."""
         have = ray.cluster_resources()
-        gpus = study.gpus if self._gpus is None else self._gpus
-        wanted = gpus if have.get("GPU", 0) else 0
-        if self._gpus and not wanted:
-            raise InputError(f"gpus={self._gpus} were asked for, but the Ray cluster has none")
+        most = max((node["Resources"].get("GPU", 0) for node in ray.nodes() if node["Alive"]), default=0)
+        wanted = self._gpus if self._gpus is not None else study.gpus if most else 0
+        if wanted > most:
+            raise InputError(
+                f"a unit wants {wanted:g} GPUs, but no node of the Ray cluster has more than {most:g} — lower --gpus"
+            )
         slots = have.get("CPU", 1.0)
         self.workers = max(1, int(min(slots, have["GPU"] / wanted) if wanted else slots))
         return ray.remote(num_cpus=1, num_gpus=wanted, max_retries=0)(remote)
