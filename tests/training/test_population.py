@@ -12,7 +12,7 @@ from torch import nn
 
 import basinscope as bs
 from basinscope.errors import InputError
-from basinscope.training.population import SGD, Adam, Member, OnlineNGD, Population
+from basinscope.training.population import SGD, Adam, Member, OnlineNGD, Population, steps
 from basinscope.training.population.generic import Generic
 from basinscope.training.population.stacked import Stacked
 from basinscope.zoo import models
@@ -451,8 +451,10 @@ def test_bad_input(call, match):
 
 
 @pytest.mark.parametrize("name", ["mlp", "cnn"])
-def test_the_order_of_work_on_a_gpu_changes_nothing(name):
-    """There the minibatches of a block are drawn at once, and all rows take their step together."""
+@pytest.mark.parametrize("held", [2**25, 22 * 5])
+def test_the_order_of_work_on_a_gpu_changes_nothing(name, held, monkeypatch):
+    """There the minibatches of many steps are drawn at once, and all rows take their step together."""
+    monkeypatch.setattr(steps, "_DRAWN", held)
     build = double(NETWORKS[name][0])
     here, there = (Population(build, MEMBERS, (IMAGES, LABELS)) for _ in range(2))
     here.train(64, progress=False)

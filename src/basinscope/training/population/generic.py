@@ -26,11 +26,7 @@ class Generic:
         self.template = torch.zeros(padded(land.dimension), dtype=land.dtype, device=land.device)
         self.places = torch.arange(land.dimension, device=land.device)
         self._categorical = land.loss.family == "categorical"
-
-    @property
-    def sample_bytes(self) -> int:
-        """As much again as the activations passes through the backward pass."""
-        return 2 * activation_bytes(self._land)
+        self.sample_bytes = 2 * activation_bytes(land)  # as much again passes through the backward pass
 
     @property
     def tile_bytes(self) -> int:

@@ -94,6 +94,8 @@ def subsets_of(subsets: Sequence[Subset], n: int) -> Subsets:
 
 
 def _numbers(member: int, subset: Sequence[int] | Tensor, n: int) -> Tensor:
+    if isinstance(subset, range):
+        subset = torch.arange(subset.start, subset.stop, subset.step)
     try:
         numbers = torch.as_tensor(subset).cpu()
     except (TypeError, ValueError, RuntimeError) as error:

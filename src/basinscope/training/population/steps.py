@@ -14,6 +14,7 @@ from .program import Program
 from .updates import Layout, Rows, Update
 
 BLOCK = 32  # steps; the minibatches of a block are drawn at once, and after each block diverged members are frozen
+_DRAWN = 2**25  # numbers of samples held at once on a GPU
 _GPU_SHARE = 8  # of the card's memory for activations, unless told otherwise
 
 
@@ -72,6 +73,7 @@ class Stepper:
         self._cuda = state.points.device.type == "cuda"
         bound = memory or (_card_memory(state.points) if self._cuda else program.tile_bytes)
         self._tiles = [self._tiled(group, bound) for group in groups]
+        self._samples = sum(group.batch * len(group.streams) for group in groups)  # in a step of all members
 
     def _tiled(self, group: Group, memory: int) -> list[slice]:
         """The rows of a group in turns whose activations stay within memory."""
@@ -95,11 +97,12 @@ class Stepper:
         self._before.copy_(state.points)
         moments = state.step + torch.arange(1, steps + 1, dtype=torch.float64, device=state.step.device)
         factors = self._update.factors(moments, state.points.dtype)
-        at_once = steps if self._cuda else 1  # few launches there, numbers that stay in the cache here
+        # few launches on a GPU, numbers that stay in the cache on a CPU
+        at_once = max(1, min(steps, _DRAWN // self._samples)) if self._cuda else 1
         with torch.no_grad():
             for k in range(steps):
                 if k % at_once == 0:
-                    drawn = [group.draw(state.step + k, at_once) for group in self._groups]
+                    drawn = [group.draw(state.step + k, min(at_once, steps - k)) for group in self._groups]
                 numbers = [all_numbers[k % at_once] for all_numbers in drawn]
                 self._step(numbers, tuple(factor[k] for factor in factors), measure=k == steps - 1)
             self._freeze()
