@@ -14,7 +14,6 @@ from ..checks import positive, whole
 from ..errors import InputError
 from ..samples import Samples
 
-
 FIRST = 10  # steps in which the Fisher matrix is always renewed, whatever the period
 
 
