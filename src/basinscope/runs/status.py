@@ -57,7 +57,7 @@ def statuses(store: Store, name: str | None = None) -> list[Status]:
         finished = index.finished()
     finally:
         index.close()
-    failed, running = store.failed(), driver(store.files)
+    failed, running = store.failed() - finished.keys(), driver(store.files)
     found = []
     manifests = [asked for asked in manifests_in(store) if name in (None, asked["study"])]
     for asked in sorted(manifests, key=lambda each: each["asked"]):
@@ -72,7 +72,7 @@ def statuses(store: Store, name: str | None = None) -> list[Status]:
                 asked["asked"],
                 len(asked["jobs"]),
                 len(mine),
-                {label: store.failure(key)["error"] for key, label in asked["jobs"] if key in failed - finished.keys()},
+                {label: store.failure(key)["error"] for key, label in asked["jobs"] if key in failed},
                 sum(entry.seconds for entry in entries),
                 None,
             )

@@ -266,8 +266,8 @@ def record_name(key: str) -> str:
 
 def recorded_key(name: str) -> str | None:
     """The key of the result whose record `name` is; None for other files."""
-    path = PurePosixPath(name)
-    return path.stem if path.suffix == ".json" else None
+    file = name.rpartition("/")[2]
+    return file.removesuffix(".json") if file.endswith(".json") else None
 
 
 def _place(key: str) -> str:
