@@ -145,6 +145,7 @@ class Climbs(Study):
     def run(self, job, scratch):
         state = scratch.load()
         height = 0 if state is None else int(state["height"])
+        (scratch.folder / "checkpoint").write_text(str(height))
         for step in range(height, job.target):
             scratch.save({"height": np.int64(step + 1)})
             if step == 3 and state is None:

@@ -137,10 +137,19 @@ def test_time_that_is_up_ends_the_run(tmp_path):
 
 def test_partial_work_is_taken_up_again_and_then_removed(tmp_path):
     assert drive(small_studies.CLIMBS, tmp_path).stopped == INTERRUPTED
-    assert list((tmp_path / "scratch").iterdir())
+    assert [path.name for path in sorted((tmp_path / "scratch").rglob("*"))][1:] == ["checkpoint", "state"]
     assert drive(small_studies.CLIMBS, tmp_path).complete
     assert table(small_studies.CLIMBS, tmp_path)["resumed_at"].to_pylist() == [4]
     assert not list((tmp_path / "scratch").iterdir())
+
+
+def test_partial_work_in_a_remote_store_leaves_nothing_on_this_machine_either(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    url = f"shared://{tmp_path}/store"
+    assert drive(small_studies.CLIMBS, url).stopped == INTERRUPTED
+    assert list((tmp_path / "cache").rglob("checkpoint"))
+    assert drive(small_studies.CLIMBS, url).complete
+    assert not list((tmp_path / "cache").rglob("checkpoint"))
 
 
 def test_global_random_numbers_depend_on_the_job_alone(tmp_path):

@@ -18,6 +18,7 @@ import fsspec
 from fsspec.implementations.local import LocalFileSystem
 
 from ..errors import InputError, StoreError
+from .identity import checksum
 
 _TEMPORARY = ".part-"
 _STALE = 3600.0  # seconds after which an unfinished file has no writer any more
@@ -147,6 +148,12 @@ class Files:
             if error.errno in _FORBIDDEN or isinstance(error, PermissionError):
                 raise StoreError(f"{what}: no permission — change it, or choose another folder with --store") from error
             raise StoreError(f"{what}: {error} — is the path a folder, and reachable?") from error
+
+
+def cache_folder(url: str) -> Path:
+    """Where this machine keeps what belongs to a store elsewhere."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return cache / "basinscope" / checksum(url.encode())[:16]
 
 
 def _write_local(path: Path, data: bytes, durable: bool) -> Stamp:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
-import os
 import sqlite3
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
-from .files import Stamp
+from .files import Stamp, cache_folder
 from .store import Damaged, Entry, Store, record_name, recorded_key
 
 _LAYOUT = 1
@@ -137,12 +135,12 @@ def _place(store: Store) -> Path | None:
         return None
     if store.files.folder is not None:
         return store.files.folder / "index.sqlite" if store.files.folder.is_dir() else None
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "basinscope"
+    cache = cache_folder(store.url)
     try:
         cache.mkdir(parents=True, exist_ok=True)
     except OSError:
         return None
-    return cache / f"{hashlib.sha256(store.url.encode()).hexdigest()[:16]}.sqlite"
+    return cache / "index.sqlite"
 
 
 def _stamps(text: str) -> dict[str, Stamp]:

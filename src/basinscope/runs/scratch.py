@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from ..errors import InputError
 from .codec import decode_arrays, encode_arrays
-from .files import Files
+from .files import Files, cache_folder
 from .identity import checksum
 
 _DIGEST = 64
 
 
 class Scratch:
-    """The last state that a job or population saved of itself; removed when its results are stored.
+    """What a job or population keeps of its unfinished work; removed when its results are stored.
 
     Examples:
         >>> scratch = Scratch(Files("memory://example-scratch"), "job")
@@ -27,10 +29,20 @@ class Scratch:
 
     def __init__(self, files: Files, key: str) -> None:
         self._files = files
-        self._name = f"scratch/{key}"
+        self._place = f"scratch/{key}"
+
+    @property
+    def folder(self) -> Path:
+        """A folder for whatever writes its own checkpoints, such as `training.train(..., folder=scratch.folder)`.
+
+        In the store where that is a folder itself, else in this machine's cache: there, only this machine can go on.
+        """
+        home = self._home()
+        home.mkdir(parents=True, exist_ok=True)
+        return home
 
     def save(self, state: Mapping[str, Any]) -> None:
-        """Keep arrays, tensors or numbers by name in place of the state before; atomic."""
+        """Keep arrays, tensors or numbers by name in place of the state before; atomic, and in any kind of store."""
         if not state:
             raise InputError("a state to save must hold at least one array, got none")
         data = encode_arrays(state)
@@ -46,4 +58,13 @@ class Scratch:
         return decode_arrays(data) if checksum(data).encode() == content[:_DIGEST] else None
 
     def clear(self) -> None:
+        """Remove everything."""
         self._files.remove(self._name)
+        shutil.rmtree(self._home(), ignore_errors=True)
+
+    @property
+    def _name(self) -> str:
+        return f"{self._place}/state"
+
+    def _home(self) -> Path:
+        return (self._files.folder or cache_folder(self._files.url)) / self._place

@@ -73,7 +73,7 @@ class Store:
     results/ab/<key>.<digest>.parquet, .safetensors
     failures/<key>.json               traceback of the last attempt
     studies/<name>/<digest>.json      what was asked for: settings and the list of jobs
-    scratch/<key>                     partial work of jobs in flight
+    scratch/<key>/                    partial work of jobs in flight
     aside/                            damaged files, kept for inspection
     index.sqlite, driver.json         can be rebuilt, or do without
     ```
