@@ -179,37 +179,39 @@ def trace(activation: str, target: int, peers: bool, budget: float) -> list[Row]
     net = fitted(mlp({"tanh": nn.Tanh, "relu": nn.ReLU}[activation], 784, 256, 10), x, y, 120, 250)
     truth = closed_form(net, x, y)
     part = f"trace, {activation} 784-256-10, n = 1000, {source}"
-    bs.hessian_trace(bs.Landscape(net, data=(x, y)), seed=99, progress=False)
-    times, errors, products = [], [], []
-    for seed in range(20):
+
+    def measured(seed: int) -> tuple[float, bs.Estimate]:
         land = bs.Landscape(net, data=(x, y))  # nothing kept from the last seed
-        took, found = timed(partial(bs.hessian_trace, land, rtol=0.01, seed=seed, progress=False))
-        times.append(took)
-        errors.append(abs(found.value / truth - 1))
-        products.append(found.diagnostics["products"])
-    ours = statistics.median(times)
-    text = f"{ours:.4f} s, {statistics.median(products):.0f} products, error {statistics.median(errors):.2%}"
+        return timed(partial(bs.hessian_trace, land, rtol=0.01, seed=seed, progress=False))
+
+    measured(99)
+    runs = [measured(seed) for seed in range(20)]
+    lines = ask_peers(net, activation, x, y, truth, budget) if peers else []
+    runs += [measured(seed) for seed in range(20, 40)]  # half before, half after: the machine's load drifts
+    ours = statistics.median(took for took, _ in runs)
+    errors = [abs(found.value / truth - 1) for _, found in runs]
+    products = statistics.median(found.diagnostics["products"] for _, found in runs)
     loss = float(bs.Landscape(net, data=(x, y)).per_sample().mean())
     rows.append(row(part, f"Tr H in closed form, after 120 steps of Adam to a loss of {loss:.2g}", f"{truth:.5g}"))
-    text += f" (median), {max(errors):.2%} (worst of 20 seeds)"
+    text = f"{ours:.4f} s, {products:.0f} products, error {statistics.median(errors):.2%}"
+    text += f" (median), {max(errors):.2%} (worst of {len(runs)} seeds)"
     rows.append(row(part, "basinscope, rtol=0.01", text, "median error < 1 %", statistics.median(errors) < 0.01))
-    if peers:
-        rows += beside(part, net, activation, x, y, truth, ours, target, budget)
-    return rows
+    return rows + (beside(part, lines, truth, ours, target) if peers else [])
 
 
-def beside(
-    part: str, net: nn.Module, activation: str, x: Tensor, y: Tensor, truth: float, ours: float, target: int,
-    budget: float,
-) -> list[Row]:  # fmt: skip
-    """The peers on the same network."""
-    rows, best, exact = [], ("", float("inf")), ("", float("inf"))
+def ask_peers(net: nn.Module, activation: str, x: Tensor, y: Tensor, truth: float, budget: float) -> list[str]:
+    """What curvature_peers.py prints about the same network."""
     with tempfile.TemporaryDirectory() as place:
         path = Path(place) / "case.npz"
         weights = {f"w{i}": parameter.detach().numpy() for i, parameter in enumerate(net.parameters())}
         np.savez(path, x=x.numpy(), y=y.numpy(), truth=truth, activation=activation, **weights)
         command = [PEERS / "bin" / "python", HERE / "curvature_peers.py", path, str(budget)]
-        lines = subprocess.run(command, check=True, capture_output=True, text=True, env=alone()).stdout.splitlines()
+        return subprocess.run(command, check=True, capture_output=True, text=True, env=alone()).stdout.splitlines()
+
+
+def beside(part: str, lines: list[str], truth: float, ours: float, target: int) -> list[Row]:
+    """The peers on the same network."""
+    rows, best, exact = [], ("", float("inf")), ("", float("inf"))
     for found in map(json.loads, lines):
         name = f"{found['peer']} {found.get('version', '')}"
         if "failed" in found:
@@ -504,7 +506,8 @@ NOTES = [  # on the run whose results are kept
     "Both networks are plain stacks of linear layers, whose traces basinscope has in closed form: one pass through the",
     "network and back, exact, with a standard error of 0. Nearly half of its time is the forward pass itself. Networks",
     "outside of that (skip connections, attention, …) get Tr F from gradient norms and Tr (H − F) from random probes;",
-    "the parts on coverage and memory use one.",
+    "the parts on coverage and memory use one. Three runs under different load put the best estimate of a peer at 50,",
+    "52 and 57 × our time on the ReLU network; laplace-torch's diagonal, which is exact there too, at 4 to 5 ×.",
 ]
 
 

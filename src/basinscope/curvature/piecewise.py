@@ -16,7 +16,7 @@ from ..landscape import Landscape
 from .operators import residual
 
 # Piecewise affine in all their tensor arguments together, as functions or as methods.
-_AFFINE = {
+AFFINE = {
     "relu", "relu_", "leaky_relu", "leaky_relu_", "threshold", "threshold_", "hardtanh", "hardtanh_", "relu6", "clamp",
     "clamp_", "abs", "neg", "maximum", "minimum", "max", "min", "amax", "amin", "max_pool1d", "max_pool2d",
     "max_pool3d", "adaptive_max_pool1d", "adaptive_max_pool2d", "adaptive_max_pool3d", "avg_pool1d", "avg_pool2d",
@@ -84,7 +84,7 @@ class _Watch(TorchFunctionMode):
     def _allowed(self, name: str, given: list[int], moving: int) -> bool:
         if name in ("div", "div_"):
             return not any(tensor in self._moving or tensor in self._free for tensor in given[1:])
-        return name in _AFFINE or (name in _PRODUCTS and moving <= 1)
+        return name in AFFINE or (name in _PRODUCTS and moving <= 1)
 
 
 def _vanishing_blocks(land: Landscape) -> bool:

@@ -19,6 +19,7 @@ from torch.utils._pytree import tree_leaves
 from ..landscape import Landscape, Parameters
 from ..losses import logits
 from ..samples import Samples
+from .piecewise import AFFINE
 
 # Functions of each entry by itself, as functions or as methods, if only one argument is a tensor.
 _ELEMENTWISE = {
@@ -36,8 +37,8 @@ FEW = 4
 class Stage:
     """u = W a + b for a batch, and the elementwise functions on u before the next layer.
 
-    `names` are those of weight and bias; None where absent or held fixed. `overwritten` says that the first function
-    writes into u.
+    `names` are those of weight and bias; None where absent or held fixed. `straight` says that all functions are known
+    to be piecewise affine, `overwritten` that the first of them writes into u.
     """
 
     names: tuple[str | None, str | None]
@@ -46,6 +47,7 @@ class Stage:
     input: Tensor
     output: Tensor
     functions: list[Callable[[Tensor], Tensor]] = field(default_factory=list)
+    straight: bool = True
     overwritten: bool = False
 
     def above(self, output: Tensor) -> Tensor:
@@ -129,6 +131,8 @@ class _Recorder(TorchFunctionMode):
         self._plain = self._single(given, args) and self._keeps(name, result)
         if self._plain:
             self.stages[-1].functions.append(_partial(func, args[1:], kwargs))
+            if name not in AFFINE:
+                self.stages[-1] = replace(self.stages[-1], straight=False)
             self._go_on(result)
         return result
 

@@ -105,7 +105,8 @@ def _add(found: StackTraces, land: Landscape, batch: Samples, passed: list[Stage
             if gradient is not None and bend is not None:
                 residual = Columns.of(bend * gradient) if residual is None else residual.plus(bend * gradient)
             gradient = None if gradient is None else gradient * slope
-        squares = stage.input.square().sum(1).double()
+        # In pieces that stay in the processor's cache: the inputs are often the largest tensor of all.
+        squares = torch.cat([part.square().sum(1) for part in stage.input.split(256)]).double()
         for total, part in ((found.fisher, fisher), (found.residual, residual)):
             if part is not None:
                 _add_layer(total, stage.names, part.trace().double() / land.n, squares)
@@ -137,7 +138,7 @@ def _slope(land: Landscape, value: Tensor, batch: Samples) -> Tensor:
 
 def _derivatives(stage: Stage, curved: bool) -> tuple[Tensor, Tensor | None]:
     """φ' and φ'' at the layer's outputs; no φ'' where it is zero or not asked for."""
-    bend = None
+    bend, curved = None, curved and not stage.straight
     with torch.enable_grad():
         output = stage.output.detach().requires_grad_()
         (slope,) = torch.autograd.grad(stage.above(output).sum(), output, create_graph=curved)
