@@ -506,8 +506,8 @@ NOTES = [  # on the run whose results are kept
     "Both networks are plain stacks of linear layers, whose traces basinscope has in closed form: one pass through the",
     "network and back, exact, with a standard error of 0. Nearly half of its time is the forward pass itself. Networks",
     "outside of that (skip connections, attention, …) get Tr F from gradient norms and Tr (H − F) from random probes;",
-    "the parts on coverage and memory use one. Three runs under different load put the best estimate of a peer at 50,",
-    "52 and 57 × our time on the ReLU network; laplace-torch's diagonal, which is exact there too, at 4 to 5 ×.",
+    "the parts on coverage and memory use one. On the ReLU network the margin is thin: earlier versions, under other",
+    "load, came to 48, 52 and 50 × where this run has 57 ×. laplace-torch's diagonal, exact there too, takes 4 to 5 ×.",
 ]
 
 
