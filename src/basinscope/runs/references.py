@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
-import importlib
 import importlib.machinery
-import importlib.util
 import itertools
 import json
 import sys
@@ -19,7 +16,8 @@ import yaml
 from pydantic import BaseModel, ConfigDict
 
 from ..errors import InputError
-from .settings import nearest, number_from_exponent, validated
+from ..objects import named_object, nearest
+from .settings import number_from_exponent, validated
 from .study import Study
 from .sweep import Sweep
 
@@ -92,13 +90,13 @@ def load(reference: str) -> Study:
         spec = json.loads(reference.removeprefix(_SWEEP))
         return Sweep(
             spec["name"],
-            _object(spec["function"]),
+            named_object(spec["function"]),
             {part: spec[part] for part in ("common", "grid", "jobs")},
             scales=spec["scales"],
             title=spec["title"],
             version=spec["version"],
         )
-    found = _object(reference)
+    found = named_object(reference)
     study = found() if isinstance(found, type) and issubclass(found, Study) else found
     if not isinstance(study, Study):
         raise InputError(f"{reference} must be a Study, got {type(study).__name__}")
@@ -176,42 +174,3 @@ def _declared(path: Path, catalogue: Mapping[str, str]) -> Named:
 def _absolute(reference: str, folder: Path) -> str:
     place, _, name = reference.rpartition(":")
     return f"{(folder / place).resolve()}:{name}" if place.endswith(".py") else reference
-
-
-def _object(reference: str) -> Any:
-    place, colon, name = reference.rpartition(":")
-    if not colon:
-        raise InputError(f"a reference must be package.module:name or file.py:name, got {reference!r}")
-    module = _from_file(Path(place)) if place.endswith(".py") else _from_package(place)
-    try:
-        return getattr(module, name)
-    except AttributeError:
-        public = [each for each in vars(module) if not each.startswith("_")]
-        raise InputError(f"{place} has no {name!r} — {nearest(name, public)}") from None
-
-
-def _from_package(place: str) -> ModuleType:
-    try:
-        return importlib.import_module(place)
-    except ModuleNotFoundError as error:
-        raise InputError(f"cannot import {place!r}: {error} — is it installed, or on PYTHONPATH?") from error
-
-
-def _from_file(path: Path) -> ModuleType:
-    """The module in a file, loaded once, under a name of its own."""
-    name = f"basinscope_study_{path.stem}_{hashlib.sha256(str(path).encode()).hexdigest()[:8]}"
-    if name in sys.modules:
-        return sys.modules[name]
-    if not path.is_file():
-        raise InputError(f"there is no file {str(path)!r}")
-    spec = importlib.util.spec_from_file_location(name, path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    try:
-        spec.loader.exec_module(module)
-    except BaseException:
-        del sys.modules[name]
-        raise
-    return module

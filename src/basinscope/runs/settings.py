@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -10,6 +9,7 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from ..errors import InputError
+from ..objects import nearest
 from .study import Study
 
 
@@ -102,18 +102,6 @@ def validated(model: type[BaseModel], values: Mapping[str, Any], owner: str, nou
     except ValidationError as error:
         told = [_sentence(model, problem, noun) for problem in error.errors()]
         raise InputError(f"{owner}: {'; '.join(told)}") from None
-
-
-def nearest(word: str, known: Iterable[str]) -> str:
-    """A hint at the nearest of the known words, or at all of them.
-
-    Examples:
-        >>> nearest("widht", ["width", "depth"]), nearest("x", ["width", "depth"])
-        ("did you mean 'width'?", 'valid are width, depth')
-    """
-    names = list(known)
-    close = difflib.get_close_matches(word, names, n=1)
-    return f"did you mean {close[0]!r}?" if close else f"valid are {', '.join(names) or 'none'}"
 
 
 def _sentence(model: type[BaseModel], problem: Any, noun: str) -> str:

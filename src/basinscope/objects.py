@@ -1,0 +1,77 @@
+"""From a text to what it names in Python: `package.module:name` or `file.py:name`."""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import importlib
+import importlib.util
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from .errors import InputError
+
+
+def named_object(reference: str) -> Any:
+    """What a reference names; modules are loaded once.
+
+    Examples:
+        >>> named_object("math:hypot")(3, 4)
+        5.0
+        >>> named_object("math:hypto")
+        Traceback (most recent call last):
+        ...
+        basinscope.errors.InputError: math has no 'hypto' — did you mean 'hypot'?
+    """
+    place, colon, name = reference.rpartition(":")
+    if not colon or not place or not name:
+        raise InputError(f"a reference must be package.module:name or file.py:name, got {reference!r}")
+    module = _from_file(Path(place)) if place.endswith(".py") else _from_package(place)
+    try:
+        return getattr(module, name)
+    except AttributeError:
+        public = [each for each in vars(module) if not each.startswith("_")]
+        raise InputError(f"{place} has no {name!r} — {nearest(name, public)}") from None
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """A hint at the nearest of the known words, or at all of them.
+
+    Examples:
+        >>> nearest("widht", ["width", "depth"]), nearest("x", ["width", "depth"])
+        ("did you mean 'width'?", 'valid are width, depth')
+    """
+    names = list(known)
+    close = difflib.get_close_matches(word, names, n=1)
+    return f"did you mean {close[0]!r}?" if close else f"valid are {', '.join(names) or 'none'}"
+
+
+def _from_package(place: str) -> ModuleType:
+    try:
+        return importlib.import_module(place)
+    except ModuleNotFoundError as error:
+        raise InputError(f"cannot import {place!r}: {error} — is it installed, or on PYTHONPATH?") from error
+
+
+def _from_file(path: Path) -> ModuleType:
+    """The module in a file, under a name of its own."""
+    path = path.resolve()
+    name = f"basinscope_file_{path.stem}_{hashlib.sha256(str(path).encode()).hexdigest()[:8]}"
+    if name in sys.modules:
+        return sys.modules[name]
+    if not path.is_file():
+        raise InputError(f"there is no file {str(path)!r}")
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    return module
