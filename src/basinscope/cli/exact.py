@@ -72,6 +72,26 @@ def newton(
 
 
 @app.command()
+def polynomial(
+    expr: Annotated[str, typer.Argument(metavar="K", help="A polynomial in any variables, such as '(x - y**2)**2'.")],
+    prior: Prior = None,
+    as_json: Json = False,
+) -> None:
+    """A polynomial K at the origin: λ exactly or as an upper bound, and which of the two."""
+    bound = exact.polynomial(expr, h=_fractions(prior))
+    result = {
+        "lambda": str(bound.value),
+        "value": float(bound.value),
+        "multiplicity": bound.multiplicity,
+        "exact": bound.exact,
+        "lower": str(bound.lower),
+        "reason": bound.reason,
+        "coordinates": bound.coordinates,
+    }
+    _print("polynomial", str(bound), result, {"K": expr, "prior": prior}, as_json)
+
+
+@app.command()
 def relu(
     inputs: int,
     outputs: int,
