@@ -8,16 +8,20 @@ is taken at the resolution (nβ, γ) the estimate reports. Exits with status 1 i
     python benchmarks/ground_truth.py --minibatch              n = 100,000, full batch forbidden
     python benchmarks/ground_truth.py --only "network 5-5-5"   those whose name contains the text
     python benchmarks/ground_truth.py --seeds 5                coverage over several seeds
+    python benchmarks/ground_truth.py --jobs 16                cases side by side, one thread each
 """
 
 from __future__ import annotations
 
 import argparse
 import math
+import multiprocessing
 import platform
 import sys
 import time
-from collections.abc import Callable, Sequence
+from bisect import insort
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any
 
@@ -67,10 +71,14 @@ def main(arguments: Sequence[str] | None = None, estimator: Estimator | None = N
             if options.out is not None:
                 options.out.parent.mkdir(parents=True, exist_ok=True)
                 met = goals(scores, minibatch=options.minibatch)
-                options.out.write_text(markdown(title, scores, met, provenance(seeds, scores)))
+                options.out.write_text(markdown(title, scores, met, provenance(seeds, scores, options.jobs)))
                 write_csv(options.out.with_suffix(".csv"), scores)
 
-        scores = run(cases, seeds, chosen, book, progress, save)
+        if options.jobs > 1:
+            attempts = side_by_side(cases, seeds, chosen, book, options.jobs)
+        else:
+            attempts = one_by_one(cases, seeds, chosen, book, progress)
+        scores = run(attempts, cases, seeds, progress, save)
     if not scores:
         return 1
     met = goals(scores, minibatch=options.minibatch)
@@ -83,31 +91,61 @@ def main(arguments: Sequence[str] | None = None, estimator: Estimator | None = N
 
 
 def run(
+    attempts: Iterator[Score | str],
     cases: Sequence[Case],
     seeds: Sequence[int],
-    estimator: Estimator,
-    book: ReferenceBook,
     progress: Progress,
     save: Callable[[Sequence[Score]], None],
 ) -> list[Score]:
     """One score per case and seed, saved as they come: a run cut short leaves what it has."""
     task = progress.add_task("", total=len(cases) * len(seeds))
-    scores = []
-    for case in cases:
-        land = case.landscape()
-        for seed in seeds:
-            progress.update(task, description=escape(case.name))
-            try:
-                score = measure(case, land, seed, estimator, book)
-            except NotConverged as problem:
-                # Without a reference there is nothing to compare with; better a visible gap than a wrong yardstick.
-                progress.console.print(f"[red]no reference[/] for {escape(case.name)}: {escape(str(problem))}")
-            else:
-                scores.append(score)
-                save(scores)
-                progress.console.print(_line(score), highlight=False)
-            progress.advance(task)
+    places = {case.name: place for place, case in enumerate(cases)}
+    scores: list[Score] = []
+
+    def place(score: Score) -> tuple[int, int]:
+        return places[score.case], score.seed
+
+    for attempt in attempts:
+        if isinstance(attempt, str):
+            # Without a reference there is nothing to compare with; better a visible gap than a wrong yardstick.
+            progress.console.print(f"[red]no reference[/] for {escape(attempt)}")
+        else:
+            insort(scores, attempt, key=place)
+            save(scores)
+            progress.console.print(_line(attempt), highlight=False)
+        progress.advance(task)
     return scores
+
+
+def one_by_one(
+    cases: Sequence[Case], seeds: Sequence[int], estimator: Estimator, book: ReferenceBook, progress: Progress
+) -> Iterator[Score | str]:
+    """Every case and seed in this process."""
+    for case in cases:
+        for seed in seeds:
+            progress.update(progress.task_ids[0], description=escape(case.name))
+            yield attempt(case, seed, estimator, book)
+
+
+def side_by_side(
+    cases: Sequence[Case], seeds: Sequence[int], estimator: Estimator, book: ReferenceBook, jobs: int
+) -> Iterator[Score | str]:
+    """Every case and seed in one of `jobs` processes of one thread, the largest first."""
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(jobs, context, torch.set_num_threads, (1,)) as pool:
+        pairs = [(case, seed) for seed in seeds for case in reversed(cases)]
+        yield from (
+            done.result()
+            for done in as_completed([pool.submit(attempt, case, seed, estimator, book) for case, seed in pairs])
+        )
+
+
+def attempt(case: Case, seed: int, estimator: Estimator, book: ReferenceBook) -> Score | str:
+    """The score of one case, or why there is no reference for it."""
+    try:
+        return measure(case, case.landscape(), seed, estimator, book)
+    except NotConverged as problem:
+        return f"{case.name}: {problem}"
 
 
 def measure(case: Case, land: bs.Landscape, seed: int, estimator: Estimator, book: ReferenceBook) -> Score:
@@ -161,11 +199,12 @@ def prepare(cases: Sequence[Case], book: ReferenceBook, progress: Progress) -> i
     return 1 if failed else 0
 
 
-def provenance(seeds: Sequence[int], scores: Sequence[Score]) -> list[str]:
+def provenance(seeds: Sequence[int], scores: Sequence[Score], jobs: int) -> list[str]:
     """What the numbers depend on."""
+    threads = f"{jobs} processes of one thread" if jobs > 1 else f"{torch.get_num_threads()} threads"
     return [
         f"basinscope {bs.__version__}, torch {torch.__version__}, Python {platform.python_version()}",
-        f"{torch.get_num_threads()} threads on {platform.machine()}",
+        f"{threads} on {platform.machine()}",
         f"{len({score.case for score in scores})} landscapes, seeds {seeds[0]} to {seeds[-1]}",
     ]
 
@@ -205,6 +244,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--minibatch", action="store_true", help="n = 100,000 and batches of 256 only")
     parser.add_argument("--seed", type=int, default=0, help="first seed")
     parser.add_argument("--seeds", type=int, default=1, metavar="K", help="how many seeds")
+    parser.add_argument("--jobs", type=int, default=1, metavar="N", help="processes side by side")
     parser.add_argument("--out", type=Path, metavar="FILE", help="write a Markdown report here and a CSV beside it")
     parser.add_argument("--references", type=Path, default=REFERENCES, metavar="FILE", help="where references are kept")
     parser.add_argument("--references-only", action="store_true", help="compute the missing references and stop")

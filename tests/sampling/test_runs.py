@@ -76,7 +76,7 @@ def test_drift_is_the_difference_of_the_last_quarters():
     columns = quadratic_draws(2, draws=400, remainder=0.0)
     columns["excess"][300:] += 0.25
     run = run_of(columns, discard=0.5)
-    assert run.drift() == pytest.approx(0.25, abs=0.05)
+    assert run.drift(control=True) == pytest.approx(0.25, abs=0.05)
     assert not converged(run, 0.01)
 
 

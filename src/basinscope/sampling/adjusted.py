@@ -19,6 +19,7 @@ from .trace import Trace
 
 WARMUP = 50
 FIRST_ROUND = 40
+FEWEST = 12  # transitions, whatever the budget
 ACCEPTANCE = 0.8
 MAX_LEAPS = 48
 _CREDIBLE = 100.0  # a chain whose nβ·excess passes this many times the dimension has diverged
@@ -45,14 +46,14 @@ def sample(
     *,
     seed: int,
     rtol: float,
-    transitions: int,
+    evaluations: int,
     report: Report,
     draws: int | None = None,
     step_size: float | None = None,
     first_size: float | None = None,
     discard: float = 0.5,
 ) -> Run:
-    """HMC from `position` (C, d) until the mean excess loss is known to `rtol` or `transitions` are spent.
+    """HMC from `position` (C, d) until the mean excess loss is known to `rtol` or `evaluations` are spent.
 
     Warm-up tunes the step to acceptance 0.8; the number of leapfrog steps then makes a quarter period of the slowest
     mode. Rounds grow by half, and the first half of everything is always burn-in.
@@ -62,7 +63,7 @@ def sample(
         position: starting points, whitened.
         seed: of all random numbers.
         rtol: wanted relative standard error.
-        transitions: most transitions to take, warm-up included.
+        evaluations: most gradients to take per chain, warm-up included; some transitions are made whatever they cost.
         report: progress.
         draws: exactly this many draws per chain instead of a tolerance.
         step_size: leapfrog step, instead of the tuned one.
@@ -88,10 +89,10 @@ def sample(
 
     try:
         if step_size is None:
-            size = _tuned(engine, kernel, size, min(WARMUP, transitions // 3), report)
+            size = _tuned(engine, kernel, size, WARMUP, evaluations // 4, report)
             engine.use(kernel(size))
         goal = draws or FIRST_ROUND
-        limit = draws or max(8, transitions - WARMUP)
+        limit = draws or max(FEWEST, evaluations * 3 // 4 // engine.kernel.leaps)
         while True:
             goal = min(goal, limit)
             while trace.draws < goal:
@@ -124,15 +125,21 @@ def pilot(target: Target, position: Tensor, seed: int, steps: int) -> tuple[Tens
 
     size = target.losses.dimension**-0.25
     engine = Engine(kernel(size), target.full, position, generator, ceiling(target))
-    size = _tuned(engine, kernel, size, steps, lambda fraction, text: None)
+    size = _tuned(engine, kernel, size, steps, steps * MAX_LEAPS, lambda fraction, text: None)
     return engine.position, size
 
 
-def _tuned(engine: Engine, kernel: Callable[[float], HMC], size: float, steps: int, report: Report) -> float:
+def _tuned(
+    engine: Engine, kernel: Callable[[float], HMC], size: float, steps: int, evaluations: int, report: Report
+) -> float:
+    """The step size after `steps` transitions, or fewer once `evaluations` are spent."""
     tuner = DualAveraging(size, ACCEPTANCE)
     for step in range(steps):
         engine.use(kernel(tuner.step_size))
         accepted = engine.run(1, capture=False)[0, :, -1]
         tuner.update(float(np.nanmean(accepted)))
         report(0.0, f"tuning {step + 1}/{steps}")
+        evaluations -= engine.kernel.leaps  # type: ignore[attr-defined]
+        if evaluations <= 0 and step >= FEWEST:
+            break
     return tuner.final

@@ -18,8 +18,8 @@ from torch.utils.flop_counter import FlopCounterMode
 from ..landscape import Landscape, math_attention
 
 # What networks reach, per thread on a CPU: matrix arithmetic, bytes moved, and the time one operation takes to start.
-_RATE = {"cpu": 2.5e10, "cuda": 5e13}
-_BANDWIDTH = {"cpu": 1e10, "cuda": 2e12}
+_RATE = {"cpu": 5e10, "cuda": 5e13}
+_BANDWIDTH = {"cpu": 2e10, "cuda": 2e12}
 _START = {"cpu": 1.2e-5, "cuda": 1e-5}
 
 

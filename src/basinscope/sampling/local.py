@@ -171,8 +171,7 @@ class Sampler:
         settings = self.settings
         chains = self._chains_adjusted()
         target = self._target(at, self.geometry)
-        each = self._cost.of(self.land.n, chains) * adjusted.expected_leaps(target)
-        transitions = int(_MAIN * settings.budget / each)
+        evaluations = int(_MAIN * settings.budget / self._cost.of(self.land.n, chains))
         side = start is not None
         if start is None:
             there, size = adjusted.pilot(target, self._at_origin(chains), settings.seed, _PILOT)
@@ -180,13 +179,13 @@ class Sampler:
         else:
             target, position = self._whitened(start.displacement, at)
             size = start.main.step_size
-            transitions //= 3
+            evaluations //= 3
         run = adjusted.sample(
             target,
             position,
             seed=settings.seed + 1,
             rtol=_SIDE_RTOL if side else settings.rtol,
-            transitions=max(64, transitions),
+            evaluations=evaluations,
             report=report,
             draws=None if side else settings.draws,
             step_size=settings.step_size,
@@ -224,7 +223,7 @@ class Sampler:
         else:
             target, position = self._whitened(start.displacement, at)
             guess = start.excess
-            steps //= 3
+            steps = min(steps // 3, start.main.trace.draws)
         runs, controlled = unadjusted.sample(
             target,
             position,

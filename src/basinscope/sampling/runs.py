@@ -13,7 +13,9 @@ from .diagnostics import Summary, effective_size, summarize
 from .target import Target
 from .trace import Trace
 
-UNBALANCED = 2.5  # standard errors beyond which control variates are not trusted
+UNBALANCED = 2.0  # standard errors by which virials may lack before part of the posterior counts as unseen
+WORTHWHILE = 0.5  # largest part of the plain standard error that control variates may leave, to be used at all
+MANY = 8  # chains whose means alone tell a standard error
 UNSEEN = 0.15  # part of the plain standard error that control variates cannot remove
 
 
@@ -52,9 +54,21 @@ class Run:
         """
         raw = self._blocks(control=False)
         if control is False or (control is None and not self.profits()):
-            return float(raw.mean()), _error(raw)
+            return float(raw.mean()), float(np.hypot(_error(raw), self._unseen() * raw.mean()))
         blocks = self._blocks(control=True)
-        return float(blocks.mean()), float(np.hypot(_error(blocks), UNSEEN * _error(raw)))
+        error, plain = _error(blocks), _error(raw)
+        # Where they explain all of the loss what they take out is certain, where they explain little it is a guess.
+        guessed = (blocks.mean() - raw.mean()) * min(1.0, error / plain)
+        return float(blocks.mean()), float(np.sqrt(error**2 + (UNSEEN * plain) ** 2 + guessed**2))
+
+    def balanced(self) -> bool:
+        """Whether the virials are as large as the posterior's; chains that missed part of it leave them too small."""
+        return bool(self.imbalance().min() > -UNBALANCED)
+
+    def _unseen(self) -> float:
+        """Relative error to expect of a run that is not `balanced`: half of what the virial E[δ·∇U] = d lacks."""
+        lacking = -float(self._surplus()[..., 0].mean()) / self.target.losses.dimension
+        return 0.0 if self.balanced() else max(0.0, 0.5 * lacking)
 
     def profits(self, most: float = UNBALANCED) -> bool:
         """Whether control variates can be trusted and pay.
@@ -63,9 +77,8 @@ class Run:
         differ; `most` is how many standard errors they may lie above their exact means. And virials that mix more
         slowly than the loss add more error to its mean than they take out, though each draw's is smaller.
         """
-        off = self.imbalance()
-        balanced = off.min() > -UNBALANCED and off.max() < most
-        return bool(balanced and _error(self._blocks(control=True)) < _error(self._blocks(control=False)))
+        trusted = self.balanced() and self.imbalance().max() < most
+        return bool(trusted and _error(self._blocks(control=True)) < WORTHWHILE * _error(self._blocks(control=False)))
 
     def drift(self, control: bool | None = None) -> float:
         """Mean excess loss of the last quarter of the run less that of the quarter before it."""
@@ -96,8 +109,14 @@ class Run:
 
 
 def _error(blocks: NDArray[np.float64]) -> float:
-    """Standard error of the mean of all blocks, autocorrelation included."""
-    return float(np.sqrt(blocks.var(ddof=1) / effective_size(blocks)))
+    """Standard error of the mean of all blocks: from autocorrelation, or from the chains' own means if that is more.
+
+    Autocorrelations are cut off where noise hides them; chains that each saw their own part of the posterior show it
+    in the spread of their means.
+    """
+    within = np.sqrt(blocks.var(ddof=1) / effective_size(blocks))
+    between = np.sqrt(blocks.mean(1).var(ddof=1) / len(blocks)) if len(blocks) >= MANY else 0.0
+    return float(max(within, between))
 
 
 def converged(run: Run, rtol: float) -> bool:
@@ -114,5 +133,5 @@ def converged(run: Run, rtol: float) -> bool:
     tolerance, plain = rtol * mean, run.summary()
     rhat = plain.rhat
     still = abs(run.drift()) <= max(0.5 * tolerance, 3 * np.sqrt(2) * stderr)
-    precise = stderr <= tolerance and plain.stderr <= 3 * tolerance
+    precise = stderr <= tolerance and plain.stderr <= 3 * tolerance and run.balanced()
     return bool(precise and still and (rhat <= 1.02 or (stderr <= 0.5 * tolerance and rhat < 1.5)))

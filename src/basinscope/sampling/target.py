@@ -80,7 +80,10 @@ class Target:
     def full(self, position: Tensor) -> Evaluation:
         """U's pieces on all data."""
         delta = self.whitening(position)
-        return self._assemble(delta, *self.losses.full(delta, self.nbeta))
+        excess, slope = self.losses.full(delta, self.nbeta)
+        # In float64: the energies of large networks need the digits.
+        distance = torch.linalg.vector_norm(delta, dim=1, dtype=torch.float64).square()
+        return Evaluation(excess, self._gradient(delta, slope), distance)
 
     def force(self, position: Tensor) -> Tensor:
         """∇_z U on all data, the same as `full` gives, without the energy."""
@@ -90,7 +93,7 @@ class Target:
     def minibatch(self, position: Tensor, indices: Tensor) -> Evaluation:
         """U's pieces on the samples `indices` (C, m)."""
         delta = self.whitening(position)
-        return self._assemble(delta, *self.losses.minibatch(delta, indices, self.nbeta))
+        return self._noisy(delta, *self.losses.minibatch(delta, indices, self.nbeta))
 
     def controlled(self, position: Tensor, indices: Tensor, mean: Tensor) -> Evaluation:
         """As `minibatch`, with the gradient's noise at w* taken out: ĝ = g_n(w*) + ĝ_B(w) − ĝ_B(w*).
@@ -100,7 +103,7 @@ class Target:
         delta = self.whitening(position)
         excess, gradient = self.losses.minibatch(delta, indices, self.nbeta)
         _, reference = self.losses.minibatch(torch.zeros_like(delta), indices, self.nbeta)
-        return self._assemble(delta, excess, gradient - reference + self.nbeta * mean)
+        return self._noisy(delta, excess, gradient - reference + self.nbeta * mean)
 
     def weights(self) -> Tensor:
         """m_k = nβσ_k/(nβσ_k + γ) = 1 − γ s_k² (k,): how much of each known direction the data decide."""
@@ -118,9 +121,9 @@ class Target:
         """U (C,) in float64."""
         return self.nbeta * evaluation.excess + 0.5 * self.gamma * evaluation.distance
 
-    def _assemble(self, delta: Tensor, excess: Tensor, slope: Tensor) -> Evaluation:
-        # In float64: the energies of large networks need the digits.
-        distance = torch.linalg.vector_norm(delta, dim=1, dtype=torch.float64).square()
+    def _noisy(self, delta: Tensor, excess: Tensor, slope: Tensor) -> Evaluation:
+        """On minibatches nothing is accepted or rejected by the distance, so that one quick pass for it is enough."""
+        distance = torch.linalg.vector_norm(delta, dim=1).double().square()
         return Evaluation(excess, self._gradient(delta, slope), distance)
 
     def _gradient(self, delta: Tensor, slope: Tensor) -> Tensor:

@@ -20,6 +20,7 @@ from .trace import Trace
 FRACTIONS = (1.0, 0.5, 0.25)  # of the largest step size
 LARGEST_STEP = 0.5  # whitened curvature is at most 1 at w*, so Langevin steps are stable up to 4 there
 TOLERATED_BIAS = 0.2  # of the largest step size, as predicted from its noise; beyond twice that the line is not trusted
+UNSEEN_BEND = 0.2  # part of the extrapolated distance that counts as error
 
 
 def minibatches(target: Target, batch_size: int, generator: torch.Generator, mean: Tensor | None) -> Evaluate:
@@ -152,7 +153,8 @@ def extrapolated(runs: list[Run]) -> tuple[float, float, float]:
     """Mean excess loss at step size zero, its standard error, and the smallest step's bias over that value.
 
     A weighted straight line through the runs' means against ε. The standard error holds the Monte Carlo error of its
-    intercept and the distance to the line through the two smallest steps, which a bend would show.
+    intercept, the distance to the line through the two smallest steps, which a bend would show, and a fifth of the
+    way from the smallest step to zero, for bends too small to be seen.
     """
     control = _controlled(runs)
     sizes = np.array([run.step_size for run in runs])
@@ -162,7 +164,8 @@ def extrapolated(runs: list[Run]) -> tuple[float, float, float]:
     near, _ = _line(sizes[1:], values[1:], errors[1:])
     expected = _bend_variance(sizes, errors)
     bend = max(0.0, (near - intercept) ** 2 - expected)
-    return intercept, math.sqrt(max(0.0, variance) + bend), float((values[-1] - intercept) / intercept)
+    unseen = (UNSEEN_BEND * (values[-1] - intercept)) ** 2
+    return intercept, math.sqrt(max(0.0, variance) + bend + unseen), float((values[-1] - intercept) / intercept)
 
 
 def _controlled(runs: list[Run]) -> bool:
@@ -190,12 +193,13 @@ def _bend_variance(sizes: NDArray[np.float64], errors: NDArray[np.float64]) -> f
 def _settled(runs: list[Run], rtol: float) -> bool:
     if any(run.alive.sum() < 2 for run in runs):
         return False
-    value, error, _ = extrapolated(runs)
+    value, error, slope = extrapolated(runs)
     control = _controlled(runs)
+    attainable = math.hypot(rtol, UNSEEN_BEND * slope)  # more draws do not shorten the extrapolation
     still = all(
         abs(run.drift(control)) <= max(rtol * abs(value), 3 * math.sqrt(2) * run.excess(control)[1]) for run in runs
     )
-    return bool(value > 0 and error <= rtol * value and still)
+    return bool(value > 0 and error <= attainable * value and still)
 
 
 def _spread(runs: list[Run]) -> float:

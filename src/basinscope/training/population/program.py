@@ -7,6 +7,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from ...curvature.precision import full_precision
 from ...landscape import Landscape
 from ...samples import Samples, Tree
 from .generic import Generic
@@ -66,7 +67,8 @@ def _agree(land: Landscape, stacked: Stacked, generic: Generic) -> bool:
         rows[:, program.places] = points
         inputs, target = (part.unflatten(0, (2, 3)) for part in program.pool(flat))
         slope = torch.empty_like(rows)
-        program.gradient(rows, inputs, target, slope, None)
+        with full_precision():
+            program.gradient(rows, inputs, target, slope, None)
         slopes.append(slope[:, program.places])
     ours, theirs = slopes
     return torch.allclose(ours, theirs, rtol=1e-3, atol=1e-5 * float(theirs.abs().max()))
