@@ -24,11 +24,15 @@ if TYPE_CHECKING:
     from .measures.hessian_trace import hessian_trace as hessian_trace
     from .measures.llc import llc as llc
     from .measures.log_det import log_det as log_det
+    from .measures.loo import loo as loo
     from .measures.operator_norm import operator_norm as operator_norm
     from .measures.soft_rank import soft_rank as soft_rank
     from .measures.spectrum import spectrum as spectrum
     from .measures.tic import tic as tic
+    from .measures.waic import waic as waic
     from .measures.wbic import wbic as wbic
+    from .report.measure import measure as measure
+    from .report.report import Report as Report
 
 # Names are loaded on first use: the command line answers --help without importing torch.
 _HOMES = {
@@ -36,18 +40,22 @@ _HOMES = {
     "InputError": "errors",
     "Estimate": "estimates",
     "Landscape": "landscape",
+    "Report": "report.report",
     "gap": "measures.gap",
     "hessian_trace": "measures.hessian_trace",
     "information_distance": "measures.distances",
     "llc": "measures.llc",
     "log_det": "measures.log_det",
+    "loo": "measures.loo",
     "loss_distance": "measures.distances",
+    "measure": "report.measure",
     "operator_norm": "measures.operator_norm",
     "parameter_error": "measures.distances",
     "penalty": "curvature.penalty",
     "soft_rank": "measures.soft_rank",
     "spectrum": "measures.spectrum",
     "tic": "measures.tic",
+    "waic": "measures.waic",
     "wbic": "measures.wbic",
 }
 

@@ -1,0 +1,196 @@
+"""What criteria are computed from: log-likelihoods at posterior draws, a user's own or a landscape's."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from ..checks import positive, whole
+from ..errors import InputError
+from ..landscape import Landscape
+from ..progress import Report
+from ..sampling.calibration import resolution
+from ..sampling.draws import draws as onward
+from ..sampling.local import Outcome, Sampler, Settings
+from .pointwise import Stream, as_chains, streamed
+from .psis import Tails
+
+ENOUGH = 2000  # draws of all chains together, unless the user says otherwise
+MEMORY = 2**30  # bytes, for what is kept of every draw
+_FEWEST = 16  # draws per chain
+_SAMPLERS = ("auto", "hmc", "minibatch")
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """Log-likelihoods at posterior draws, as far as they are kept, and what speaks against the draws.
+
+    Attributes:
+        stream: sums over draws, a group per chain.
+        alive: the groups that count.
+        tails: the largest importance weights, where smoothing was asked for.
+        trace: mean log-likelihood of every draw, (chains, draws).
+        doubts: why the draws may not be those of the posterior.
+        facts: settings and diagnostics.
+        sampler, outcome: of a landscape's chains.
+    """
+
+    stream: Stream
+    alive: NDArray[np.bool_]
+    tails: Tails | None
+    trace: NDArray[np.float64]
+    doubts: tuple[str, ...] = ()
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    sampler: Sampler | None = None
+    outcome: Outcome | None = None
+
+
+@dataclass(frozen=True)
+class Asked:
+    """How to draw from a landscape's posterior; None means: choose."""
+
+    beta: float = 1.0
+    gamma: float | None = None
+    sampler: str = "auto"
+    chains: int | None = None
+    draws: int | None = None
+    batch_size: int | None = None
+    rtol: float = 0.02
+    budget: float = 60.0
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        positive("beta", self.beta)
+        if self.sampler not in _SAMPLERS:
+            raise InputError(f"unknown sampler {self.sampler!r}: expected one of {', '.join(_SAMPLERS)}")
+        if self.draws is not None:
+            whole("draws", self.draws, 2)
+
+    @property
+    def settings(self) -> Settings:
+        """Of the run that finds the posterior."""
+        return Settings(
+            self.sampler,
+            chains=self.chains,
+            batch_size=self.batch_size,
+            rtol=self.rtol,
+            budget=self.budget,
+            seed=self.seed,
+        )
+
+
+def gather(source: Any, asked: Asked, report: Report, *, memory: float | None = None) -> Evidence:
+    """Evidence from a landscape or from a matrix of log-likelihoods; `memory` is what the smoothing of LOO may take."""
+    if isinstance(source, Landscape):
+        return _sampled(source, asked, report, memory)
+    for name in ("gamma", "chains", "draws", "batch_size"):
+        if getattr(asked, name) is not None:
+            raise InputError(
+                f"{name} is about drawing from a landscape, got log-likelihoods of draws made — leave it out"
+            )
+    rows = as_chains(source)
+    chains, draws, n = rows.shape
+    tails = None
+    if memory is not None:
+        tails = Tails(n, chains * draws, beta=asked.beta, memory=memory)
+        tails.add(rows)
+    stream = streamed(rows, asked.beta)
+    trace = rows.mean(2).numpy()
+    facts = {"n": n, "beta": asked.beta, "chains": chains, "draws": draws}
+    return Evidence(stream, np.ones(stream.groups, bool), tails, trace, (), facts)
+
+
+def chains_of(land: Landscape, asked: Asked, report: Report) -> tuple[Sampler, Outcome]:
+    """Chains of the posterior at β that have converged, or have tried."""
+    sampler = Sampler(land, asked.settings)
+    at = resolution(land, asked.beta * land.n, asked.gamma)
+    return sampler, sampler.run(at, report)
+
+
+def count_draws(outcome: Outcome, asked: Asked, chains: int) -> int:
+    """Draws per chain: as many as asked, else enough of them, but no more work than convergence took."""
+    if asked.draws is not None:
+        return asked.draws
+    return max(_FEWEST, min(math.ceil(ENOUGH / chains), outcome.main.trace.draws))
+
+
+def thinning(outcome: Outcome, n: int) -> int:
+    """Steps per draw: a pass over all data should not cost more than the steps between."""
+    if outcome.batch_size is None:
+        return 1
+    return max(1, math.ceil(n / (3 * outcome.batch_size)))
+
+
+def _sampled(land: Landscape, asked: Asked, report: Report, memory: float | None) -> Evidence:
+    sampler, outcome = chains_of(land, asked, report)
+    start = outcome.displacement
+    chains = len(start)
+    if not bool(torch.isfinite(start).all()) or not math.isfinite(outcome.excess):
+        raise InputError(
+            f"the chains diverged: {outcome.diverged} of {chains} — raise gamma={outcome.at.gamma:.3g} or lower beta"
+        )
+    count = count_draws(outcome, asked, chains)
+    stream = Stream(land.n, beta=asked.beta, groups=chains, device=land.device)
+    tails = None
+    if memory is not None:
+        tails = Tails(land.n, chains * count, beta=asked.beta, memory=memory, device=land.device)
+    trace = np.empty((chains, count))
+    alive = torch.ones(chains, dtype=torch.bool)
+    thin = thinning(outcome, land.n)
+    for number, (delta, living) in enumerate(onward(sampler, outcome, count, seed=asked.seed + 2, thin=thin)):
+        rows = -sampler.losses.per_sample(delta)
+        stream.add(rows)
+        if tails is not None:
+            tails.add(rows)
+        trace[:, number] = rows.mean(1).cpu().numpy()
+        alive = living
+        report(number / count, f"{number + 1} of {count} draws")
+    kept = alive.cpu().numpy()
+    if not kept.all():
+        tails = None  # the largest weights of a dead chain cannot be told from those of the others
+    facts = {**_facts(sampler, outcome), "beta": asked.beta, "chains": chains, "draws": count, "thin": thin}
+    return Evidence(stream, kept, tails, trace[kept], _doubts(outcome, kept), facts, sampler, outcome)
+
+
+def _facts(sampler: Sampler, outcome: Outcome) -> dict[str, Any]:
+    land, run = sampler.land, outcome.main
+    return {
+        "n": land.n,
+        "dimension": land.dimension,
+        "nbeta": outcome.at.nbeta,
+        "gamma": outcome.at.gamma,
+        "loss": float(sampler.losses.base.mean()),
+        "llc": outcome.at.nbeta * outcome.excess,
+        "sampler": outcome.sampler,
+        "rhat": outcome.rhat,
+        "step_size": run.step_size,
+        "batch_size": outcome.batch_size,
+        "slope": outcome.slope,
+        "burn_in": run.trace.draws,
+        "exhausted": outcome.exhausted,
+        "interrupted": outcome.interrupted,
+    }
+
+
+def _doubts(outcome: Outcome, alive: NDArray[np.bool_]) -> tuple[str, ...]:
+    doubts = []
+    if not alive.all():
+        doubts.append(f"diverged chains: {int((~alive).sum())} of {len(alive)} were left out — raise gamma")
+    if outcome.interrupted:
+        doubts.append("partial: sampling was interrupted before the chains had converged")
+    elif not outcome.rhat < 1.1:
+        doubts.append(f"not converged: split-R̂ = {outcome.rhat:.3f} between chains — raise budget")
+    elif outcome.exhausted:
+        doubts.append("not converged: the budget ended before the mean loss was known to rtol — raise budget")
+    if abs(outcome.slope) > 0.05:
+        doubts.append(
+            f"biased draws: the smallest minibatch step still moves the mean excess loss by {outcome.slope:.0%} — "
+            f"raise budget or batch_size"
+        )
+    return tuple(doubts)

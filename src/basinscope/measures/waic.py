@@ -1,0 +1,87 @@
+"""The widely applicable information criterion."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from ..estimates import Estimate
+from ..progress import tracked
+from .evidence import Asked, Evidence, gather
+from .verdicts import drawn
+
+LARGEST_VARIANCE = 0.4  # of a log-likelihood, beyond which WAIC is not to be trusted (Vehtari et al. 2017)
+
+
+def waic(
+    source: Any,
+    *,
+    beta: float = 1.0,
+    gamma: float | None = None,
+    sampler: str = "auto",
+    chains: int | None = None,
+    draws: int | None = None,
+    batch_size: int | None = None,
+    rtol: float = 0.02,
+    budget: float = 60.0,
+    seed: int = 0,
+    progress: bool = True,
+) -> Estimate:
+    """WAIC = BtL + (β/n) V, an estimate of the Bayes generalization loss per sample (Watanabe 2010).
+
+    BtL = −(1/n) Σ_i log E[p(x_i|w)] is the Bayes training loss and V = Σ_i Var[log p(x_i|w)] the functional variance,
+    both over draws of the posterior at inverse temperature β. At β = 1, −n·WAIC is ArviZ's `elpd_waic`.
+
+    Args:
+        source: a landscape, whose local posterior ∝ exp(−nβ L_n(w) − (γ/2)‖w − w*‖²) is sampled, or log-likelihoods
+            (draws, n) or (chains, draws, n) at draws of yours.
+        beta: inverse temperature of the draws.
+        gamma: localisation γ, the precision of a Gaussian prior around w*; d/‖w*‖² unless given.
+        sampler: `auto`, `hmc` (all data) or `minibatch`.
+        chains, draws, batch_size: settings of the sampler; chosen unless given. Draws are counted per chain.
+        rtol, budget: when the chains count as converged, as for `llc`.
+        seed: of all random numbers.
+        progress: show a bar when it takes over a second.
+
+    Returns:
+        The estimate; its standard error is that of the draws. `diagnostics["sampling_stderr"]` is how far another data
+        set would move it, `diagnostics["pointwise"]` holds each sample's part.
+
+    Examples:
+        >>> import numpy as np, basinscope as bs
+        >>> draws = np.random.default_rng(0).normal(-1.0, 0.1, size=(4, 500, 20))  # chains, draws, observations
+        >>> est = bs.waic(draws)
+        >>> est.verdict, round(est.value, 2), round(est.diagnostics["functional_variance"], 1)
+        ('ok', 1.0, 0.2)
+    """
+    asked = Asked(beta, gamma, sampler, chains, draws, batch_size, rtol, budget, seed)
+    with tracked("waic", progress) as report:
+        return from_evidence(gather(source, asked, report))
+
+
+def from_evidence(evidence: Evidence) -> Estimate:
+    """WAIC of draws at hand."""
+    found = evidence.stream.pooled(evidence.alive)
+    wild = int((found.variance > LARGEST_VARIANCE).sum())
+    doubts = []
+    if wild:
+        doubts.append(
+            f"outliers: the log-likelihood of {wild} of {found.n} samples varies by more than {LARGEST_VARIANCE} among "
+            f"draws, where WAIC is not to be trusted — compare with loo"
+        )
+    return drawn(
+        "waic",
+        evidence,
+        lambda each: each.waic,
+        scale=found.beta * found.functional_variance / found.n + 1e-12 * abs(found.waic),
+        doubts=doubts,
+        found={
+            "bayes_training_loss": found.bayes_training_loss,
+            "gibbs_training_loss": found.gibbs_training_loss,
+            "functional_variance": found.functional_variance,
+            "fluctuation": found.fluctuation,
+            "cumulants": found.cumulants,
+            "sampling_stderr": float(found.waic_terms.std() / math.sqrt(found.n)),
+            "pointwise": {"waic": found.waic_terms, "variance": found.variance},
+        },
+    )

@@ -1,0 +1,62 @@
+"""Draws of the posterior, one after the other, from chains that have already converged."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from ..errors import InputError
+from ..landscape import math_attention
+from .adjusted import ceiling
+from .chains import ChainLosses
+from .engine import Engine
+from .kernels import HMC, LeimkuhlerMatthews
+from .kernels.base import Kernel
+from .local import Outcome, Sampler
+from .target import Evaluate
+from .unadjusted import minibatches
+
+
+def draws(
+    sampler: Sampler, outcome: Outcome, count: int, *, seed: int, thin: int = 1
+) -> Iterator[tuple[Tensor, Tensor]]:
+    """Displacements δ = w − w* (C, d) of all chains, `count` times, and which chains are alive (C,).
+
+    The chains of `outcome` go on with the settings that they were tuned to; on minibatches all of them take the
+    smallest step. A dead chain stands at w*.
+
+    Args:
+        sampler: that gave the outcome.
+        outcome: of a run by `hmc` or `minibatch`.
+        count: draws per chain.
+        seed: of all random numbers.
+        thin: steps from one draw to the next.
+    """
+    run = outcome.main
+    target = run.target
+    generator = torch.Generator(run.position.device).manual_seed(seed)
+    kernel: Kernel
+    evaluate: Evaluate
+    if outcome.sampler == "hmc":
+        kernel = HMC(run.step_size, int(run.settings["leaps"]), target.energy, target.force)
+        evaluate = target.full
+    elif outcome.sampler == "minibatch":
+        assert outcome.batch_size is not None
+        kernel = LeimkuhlerMatthews(run.step_size)
+        mean = sampler.geometry.gradient if outcome.control_variates else None
+        evaluate = minibatches(target, outcome.batch_size, generator, mean)
+    else:
+        raise InputError(f"draws of the posterior come from 'hmc' or 'minibatch', got sampler {outcome.sampler!r}")
+    engine = Engine(kernel, evaluate, run.position, generator, ceiling(target))
+    for _ in range(count):
+        engine.run(thin)
+        yield target.whitening(engine.living()), engine.alive
+
+
+def own_losses(losses: ChainLosses, delta: Tensor, indices: Tensor) -> Tensor:
+    """l_i(w* + δ_c) − l_i(w*) of chain c's own samples `indices[c]`, float64 (C, m)."""
+    with torch.no_grad(), math_attention():
+        there = losses._losses(losses.origin + delta, losses.land.take(indices), 0)
+    return there.double() - losses.base[indices]

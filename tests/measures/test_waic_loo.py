@@ -1,0 +1,243 @@
+import json
+import math
+
+import numpy as np
+import pytest
+import torch
+from scipy.special import logsumexp
+from scipy.stats import genpareto
+from torch import nn
+
+import basinscope as bs
+from basinscope.measures.pointwise import Stream
+from basinscope.measures.psis import Tails, pareto_fit, reliable_shape, tail_length
+from conjugate import KNOWN, Conjugate, six
+
+arviz_stats = pytest.importorskip("arviz_stats")
+
+# az.waic and az.loo (reff=1) of arviz 0.23.4 on the draws of `heavy()`; later releases have no waic.
+ARVIZ = {
+    "elpd_waic": -10.866239021694868,
+    "p_waic": 3.2373423677670456,
+    "waic_se": 1.0032078292367939,
+    "elpd_loo": -11.123427358763802,
+    "largest_k": 0.7852596794532215,
+}
+QUICK = {"rtol": 0.05, "budget": 1.0, "progress": False}
+
+
+def line(dtype=torch.float64):
+    """The six-point regression as a landscape whose localiser at w* = 0, γ = 1/4, is the prior."""
+    model = six()
+    net = nn.Linear(1, 1).to(dtype)
+    for parameter in net.parameters():
+        nn.init.zeros_(parameter)
+    x, y = torch.tensor(model.x[:, 1:], dtype=dtype), torch.tensor(model.y[:, None], dtype=dtype)
+    return bs.Landscape(net, "gaussian", (x, y), sigma=1.0)
+
+
+def heavy(draws=1600, n=30, seed=0):
+    rng = np.random.default_rng(seed)
+    return -rng.gamma(1.0, size=(4, draws // 4, n)) * rng.uniform(0.05, 0.5, n)
+
+
+@pytest.mark.parametrize(("beta", "dtype"), [*((beta, torch.float64) for beta in KNOWN), (1.0, torch.float32)])
+def test_sampled_line_gives_the_known_vector_within_three_standard_errors(beta, dtype):
+    gibbs, bayes, v, waic, loo, *_ = KNOWN[beta]
+    found = bs.waic(line(dtype), beta=beta, gamma=0.25, draws=300, seed=1, **QUICK)
+    assert abs(found.value - waic) < 3 * found.stderr < 0.05
+    for name, exact, scale in (
+        ("bayes_training_loss", bayes, 1),
+        ("gibbs_training_loss", gibbs, 1),
+        ("functional_variance", v, 6),
+    ):
+        assert abs(found.diagnostics[name] - exact) < 3 * scale * found.stderr
+    assert found.diagnostics["fluctuation"] == pytest.approx(beta * found.diagnostics["functional_variance"] / 2)
+    left_out = bs.loo(line(dtype), beta=beta, gamma=0.25, draws=300, seed=1, **QUICK)
+    assert abs(left_out.value - loo) < 3 * left_out.stderr < 0.1
+    json.dumps(left_out.to_dict(), allow_nan=False)
+
+
+def test_loo_is_arviz_on_the_same_draws():
+    stats = arviz_stats.base.array_stats
+    for rows in (heavy(), heavy(104), six().log_likelihood(six().draws(4000)).reshape(4, 1000, 6)):
+        found = bs.loo(rows)
+        for i in range(rows.shape[2]):
+            elpd, shape, _ = stats._loo(rows[:, :, i])
+            assert -found.diagnostics["pointwise"]["loo"][i] == pytest.approx(elpd, abs=1e-12)
+            assert found.diagnostics["pointwise"]["shape"][i] == pytest.approx(shape, abs=1e-12)
+
+
+def test_loo_and_waic_are_those_of_arviz_0_23():
+    rows = heavy()
+    found = bs.waic(rows)
+    assert -30 * found.value == pytest.approx(ARVIZ["elpd_waic"], abs=1e-8)
+    assert found.diagnostics["functional_variance"] == pytest.approx(ARVIZ["p_waic"], abs=1e-8)
+    terms = found.diagnostics["pointwise"]["waic"]
+    assert math.sqrt(30) * terms.std() == pytest.approx(ARVIZ["waic_se"], abs=1e-8)
+    assert found.diagnostics["sampling_stderr"] == pytest.approx(ARVIZ["waic_se"] / 30, abs=1e-8)
+    left_out = bs.loo(rows)
+    assert -30 * left_out.value == pytest.approx(ARVIZ["elpd_loo"], abs=1e-8)
+    assert left_out.diagnostics["pointwise"]["shape"].max() == pytest.approx(ARVIZ["largest_k"], abs=1e-8)
+
+
+def test_loo_against_refits():
+    # Exact draws of a regression, leave-one-out by brute force: a posterior fitted without each observation.
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(25, 3))
+    model = Conjugate(x, x @ [1.0, -1.0, 0.5] + rng.normal(size=25), 1.0, 10.0, 1.0)
+    refits = []
+    for i in range(25):
+        rest = model.without(i)
+        v, e = x[i] @ rest.covariance @ x[i], model.y[i] - x[i] @ rest.mean
+        refits.append(0.5 * np.log(2 * np.pi * (1 + v)) + e**2 / (2 * (1 + v)))
+    assert model.loo == pytest.approx(np.mean(refits), abs=1e-14)
+    found = bs.loo(model.log_likelihood(model.draws(20_000, seed=1)).reshape(20, 1000, 25))
+    assert abs(found.value - np.mean(refits)) < 3 * found.stderr
+    assert found.verdict == "ok"
+    np.testing.assert_allclose(found.diagnostics["pointwise"]["loo"], refits, atol=0.05)
+
+
+@pytest.mark.parametrize("beta", [0.5, 1.0, 2.0])
+def test_streamed_tails_are_those_of_the_whole_matrix(beta):
+    rows = heavy(1000, 5).reshape(1000, 5)
+    whole = Tails(5, 1000, beta=beta)
+    whole.add(rows)
+    pieces = Tails(5, 1000, beta=beta)
+    for part in np.split(rows, [1, 2, 50, 600, 999]):
+        pieces.add(part)
+    for a, b in zip(whole.smoothed(), pieces.smoothed(), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-12)
+    # By hand: sort all weights, smooth the tail with scipy's quantiles, put them back.
+    m = tail_length(1000)
+    for i in range(5):
+        order = np.argsort(-beta * rows[:, i])
+        weights = np.exp(-beta * rows[order, i])
+        top = weights.max()
+        (k,), (sigma,) = pareto_fit((weights[-m:] - weights[-m - 1])[None] / top)
+        weights[-m:] = np.minimum(
+            top, weights[-m - 1] + top * genpareto.ppf((np.arange(m) + 0.5) / m, float(k), scale=float(sigma))
+        )
+        expected = logsumexp(rows[order, i], b=weights) - np.log(weights.sum())
+        assert whole.smoothed().log_leave_one_out[i] == pytest.approx(expected, rel=1e-10)
+        assert whole.smoothed().shape[i] == pytest.approx(k)
+
+
+def test_pareto_fit_finds_the_shape():
+    for shape in (-0.3, 0.1, 0.5, 0.9):
+        rows = np.sort(genpareto.rvs(shape, scale=2.0, size=(40, 2000), random_state=1), axis=1)
+        k, sigma = pareto_fit(rows)
+        assert k.mean() == pytest.approx(shape, abs=0.02)
+        assert sigma.mean() == pytest.approx(2.0, rel=0.03)
+
+
+def test_equal_weights_need_no_smoothing():
+    rows = np.random.default_rng(0).normal(-1, 0.1, size=(400, 3))
+    rows[:, 1] = -2.0
+    found = bs.loo(rows)
+    assert found.diagnostics["pointwise"]["loo"][1] == pytest.approx(2.0, abs=1e-12)
+    assert found.diagnostics["pointwise"]["shape"][1] == -math.inf
+    assert found.diagnostics["unreliable"] == 0
+    json.dumps(found.to_dict(), allow_nan=False)
+
+
+def test_wild_weights_are_told():
+    rows = heavy()
+    rows[:, :, 3] *= 20
+    found = bs.loo(rows)
+    assert found.verdict == "doubtful"
+    assert any("unreliable weights" in warning and "worst at [3" in warning for warning in found.warnings)
+    assert any("outliers" in warning for warning in bs.waic(rows).warnings)
+    bad = bs.loo(20 * heavy() - 0.1)
+    hopeless = bs.loo(-5 * np.random.default_rng(0).gamma(1.0, size=(4, 250, 6)))
+    assert bad.diagnostics["unreliable"] > 0
+    assert hopeless.verdict == "failed"
+    assert math.isnan(hopeless.value)
+    assert math.isnan(hopeless.stderr)
+    assert "every one of 6 samples" in hopeless.warnings[0]
+    assert math.isfinite(hopeless.diagnostics["unreliable_value"])
+    json.dumps(hopeless.to_dict(), allow_nan=False)
+
+
+def test_too_few_draws_for_a_tail():
+    found = bs.loo(np.random.default_rng(0).normal(-1, 0.1, size=(20, 3)))
+    assert found.verdict == "failed"
+    assert np.isinf(found.diagnostics["pointwise"]["shape"]).all()
+
+
+def test_plain_importance_is_never_sure():
+    rows = heavy()
+    found = bs.loo(rows, method="importance")
+    assert found.verdict == "doubtful"
+    assert found.value == bs.loo(rows).diagnostics["importance"]
+
+
+def test_memory_is_a_stated_budget():
+    with pytest.raises(bs.InputError, match="largest weights of 30 observations, 0 MiB, more than memory=0 MiB"):
+        bs.loo(heavy(), memory=1000)
+    bs.loo(heavy(), memory=1000, method="importance")
+
+
+def test_streaming_holds_no_matrix():
+    n, draws = 500, 3000
+    stream, tails = Stream(n), Tails(n, draws)
+    rng = np.random.default_rng(0)
+    for _ in range(draws):
+        row = rng.normal(-1, 0.1, size=(1, n))
+        stream.add(row)
+        tails.add(row)
+    kept = sum(
+        part.numel() for part in (*vars(stream).values(), *vars(tails).values()) if isinstance(part, torch.Tensor)
+    )
+    assert kept < 16 * n + n * (tail_length(draws) + 2)
+    assert tails.smoothed().shape.max() < reliable_shape(draws)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"beta": 0}, "beta must be a positive finite number, got 0"),
+        ({"beta": -1.0}, "beta must be a positive finite number, got -1"),
+        ({"gamma": 1.0}, "gamma is about drawing from a landscape"),
+        ({"draws": 10}, "draws is about drawing from a landscape"),
+        ({"sampler": "sgld"}, "unknown sampler 'sgld'"),
+    ],
+)
+def test_bad_arguments(arguments, message):
+    for measure in (bs.waic, bs.loo):
+        with pytest.raises(bs.InputError, match=message):
+            measure(heavy(), **arguments)
+
+
+def test_bad_draws():
+    for measure in (bs.waic, bs.loo):
+        with pytest.raises(bs.InputError, match="at least 2 draws, got 1"):
+            measure(np.zeros((1, 5)))
+        with pytest.raises(bs.InputError, match="−∞"):
+            measure(np.full((3, 5), -np.inf))
+    with pytest.raises(bs.InputError, match="method must be 'psis' or 'importance', got 'exact'"):
+        bs.loo(heavy(), method="exact")
+    with pytest.raises(bs.InputError, match="draws must be a whole number of at least 2, got 1"):
+        bs.waic(line(), draws=1)
+
+
+def test_one_sample_and_same_bits():
+    net = nn.Linear(1, 1, bias=False).double()
+    nn.init.zeros_(net.weight)
+    land = bs.Landscape(net, "gaussian", (torch.ones(1, 1), torch.ones(1, 1)), sigma=1.0)
+    found = bs.waic(land, gamma=1.0, draws=200, seed=5, **QUICK)
+    exact = Conjugate(np.ones((1, 1)), np.ones(1), 1.0, 1.0, 1.0)
+    assert abs(found.value - exact.waic) < 3.5 * found.stderr
+    assert bs.waic(land, gamma=1.0, draws=200, seed=5, **QUICK).value == found.value
+
+
+def test_minibatch_chains_agree_with_the_closed_form():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(300, 2))
+    model = Conjugate(x, x @ [1.0, -1.0] + rng.normal(size=300), 1.0, 1.0, 1.0)
+    net = nn.Linear(2, 1, bias=False).double()
+    nn.init.zeros_(net.weight)
+    land = bs.Landscape(net, "gaussian", (torch.tensor(x), torch.tensor(model.y[:, None])), sigma=1.0)
+    found = bs.waic(land, gamma=1.0, sampler="minibatch", batch_size=100, draws=150, **QUICK)
+    assert found.diagnostics["thin"] == 1
+    assert found.value == pytest.approx(model.waic, abs=6 * found.stderr + 0.1 * model.variances.mean())
