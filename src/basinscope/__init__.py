@@ -17,9 +17,13 @@ if TYPE_CHECKING:
     from .errors import InputError as InputError
     from .estimates import Estimate as Estimate
     from .landscape import Landscape as Landscape
+    from .measures.criteria import Criteria as Criteria
+    from .measures.criteria import criteria as criteria
     from .measures.distances import information_distance as information_distance
     from .measures.distances import loss_distance as loss_distance
     from .measures.distances import parameter_error as parameter_error
+    from .measures.fluctuation import fluctuation as fluctuation
+    from .measures.free_energy import free_energy as free_energy
     from .measures.gap import gap as gap
     from .measures.hessian_trace import hessian_trace as hessian_trace
     from .measures.llc import llc as llc
@@ -38,9 +42,13 @@ if TYPE_CHECKING:
 _HOMES = {
     "BasinscopeError": "errors",
     "InputError": "errors",
+    "Criteria": "measures.criteria",
     "Estimate": "estimates",
     "Landscape": "landscape",
     "Report": "report.report",
+    "criteria": "measures.criteria",
+    "fluctuation": "measures.fluctuation",
+    "free_energy": "measures.free_energy",
     "gap": "measures.gap",
     "hessian_trace": "measures.hessian_trace",
     "information_distance": "measures.distances",

@@ -28,11 +28,10 @@ def figure(spectrum: Spectrum) -> Any:
         from matplotlib.figure import Figure
     except ImportError:
         raise InputError("plot() needs matplotlib: install basinscope[plot]") from None
-    ends = torch.cat([spectrum.largest, spectrum.smallest])
-    norm = max(float(torch.cat([ends, spectrum.bulk.nodes.flatten()]).abs().max()), 1e-30)
+    ends, norm = _ends(spectrum), _norm(spectrum)
     drawn = Figure(figsize=(10, 4), layout="constrained")
     left, right = drawn.subplots(1, 2)
-    _density(left, spectrum, ends, norm)
+    _density(left, spectrum, norm)
     _beyond(right, spectrum, ends, norm)
     for axes in (left, right):
         axes.spines[["top", "right"]].set_visible(False)
@@ -41,16 +40,36 @@ def figure(spectrum: Spectrum) -> Any:
     return drawn
 
 
-def _density(axes: Any, spectrum: Spectrum, ends: Tensor, norm: float) -> None:
-    """Eigenvalues per e-fold on the axis u = asinh(λ/s): logarithmic in |λ| beyond s, smooth through zero."""
-    small = _resolution(spectrum, norm)
-    low = torch.cat([ends, spectrum.bulk.nodes.flatten()]).min().clamp(max=0.0)
-    place = torch.linspace(float(torch.asinh(low / small)) - 3, math.asinh(norm / small) + 1, 600, dtype=torch.float64)
+def density(spectrum: Spectrum, points: int = 600) -> tuple[Tensor, Tensor, Tensor, float]:
+    """The bulk's eigenvalues per e-fold: sizes λ, density, its standard error, and the resolution s around zero.
+
+    The axis is u = asinh(λ/s): logarithmic in |λ| beyond s, smooth through zero.
+    """
+    norm, small = _norm(spectrum), _resolution(spectrum, _norm(spectrum))
+    low = _lowest(spectrum)
+    place = torch.linspace(math.asinh(low / small) - 3, math.asinh(norm / small) + 1, points, dtype=torch.float64)
     nodes = torch.asinh(spectrum.bulk.nodes / small)
     width = _gaps(nodes).clamp(min=NARROW)[..., None]
     bells = torch.exp(-((place - nodes[..., None]) / width).square() / 2) / (width * math.sqrt(2 * math.pi))
     mean, stderr = spectrum.bulk.average(bells)
-    sizes, floor = small * torch.sinh(place), 0.1
+    return small * torch.sinh(place), mean, stderr, small
+
+
+def _ends(spectrum: Spectrum) -> Tensor:
+    return torch.cat([spectrum.largest, spectrum.smallest])
+
+
+def _norm(spectrum: Spectrum) -> float:
+    return max(float(torch.cat([_ends(spectrum), spectrum.bulk.nodes.flatten()]).abs().max()), 1e-30)
+
+
+def _lowest(spectrum: Spectrum) -> float:
+    return min(0.0, float(torch.cat([_ends(spectrum), spectrum.bulk.nodes.flatten()]).min()))
+
+
+def _density(axes: Any, spectrum: Spectrum, norm: float) -> None:
+    sizes, mean, stderr, small = density(spectrum)
+    low, floor = _lowest(spectrum), 0.1
     axes.fill_between(
         sizes, (mean - 2 * stderr).clamp(min=floor), (mean + 2 * stderr).clamp(min=floor), color=BULK, alpha=0.25,
         linewidth=0,
@@ -62,7 +81,7 @@ def _density(axes: Any, spectrum: Spectrum, ends: Tensor, norm: float) -> None:
     axes.set_xscale("asinh", linear_width=small)
     axes.set_yscale("log")
     axes.set_ylim(bottom=floor)
-    axes.set_xticks(_ticks(norm, float(low), small))
+    axes.set_xticks(_ticks(norm, low, small))
     axes.xaxis.set_major_formatter(_power)
     axes.set_xlabel("eigenvalue λ")
     axes.set_ylabel("eigenvalues per e-fold")

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
+from ..errors import InputError
 from ..estimates import Estimate
-from ..landscape import Landscape
+from ..landscape import Landscape, watanabe_nbeta
 from .llc import llc
 
 
@@ -52,8 +54,17 @@ def wbic(
         seed=seed,
         progress=progress,
     )
+    return from_llc(land, coefficient)
+
+
+def from_llc(land: Landscape, coefficient: Estimate) -> Estimate:
+    """WBIC from a λ̂ measured at nβ = n/log n; refused at another."""
     found = coefficient.diagnostics
-    scale = land.n / found["nbeta"]  # 1/β = log n
+    if not math.isclose(found["nbeta"], watanabe_nbeta(land.n), rel_tol=1e-9):
+        raise InputError(
+            f"WBIC is defined at nβ = n/log n = {watanabe_nbeta(land.n):.4g}, got λ̂ at {found['nbeta']:.4g}"
+        )
+    scale = math.log(land.n)  # 1/β
     return replace(
         coefficient,
         name="wbic",

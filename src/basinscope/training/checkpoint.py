@@ -72,6 +72,17 @@ def load_checkpoint(path: str | Path) -> dict[str, Any]:
         raise InputError(f"{path} is broken ({error}): delete it and train again") from error
 
 
+def is_training_checkpoint(path: str | Path) -> bool:
+    """Whether a safetensors file holds a training run, rather than bare weights."""
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(Path(path), framework="pt") as file:
+            return _KEY in (file.metadata() or {})
+    except (SafetensorError, OSError) as error:
+        raise InputError(f"{path} cannot be read: {error} — it is damaged, or still being written") from error
+
+
 def _plain(tree: Any, name: str, tensors: dict[str, Tensor]) -> Any:
     """The tree without its tensors, which are put aside under a name; what JSON cannot say is spelt out."""
     if isinstance(tree, Tensor):

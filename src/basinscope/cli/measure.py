@@ -1,0 +1,83 @@
+"""`basinscope measure`: a user's own checkpoint, or a folder of them, as a report."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+
+from ..errors import InputError
+
+FORMATS = ("html", "md", "json", "parquet")
+
+
+def measure(
+    checkpoint: Annotated[
+        Path, typer.Argument(metavar="CKPT", help="A checkpoint (.safetensors, or .pt of tensors alone), or a folder.")
+    ],
+    model: Annotated[str, typer.Option("--model", metavar="PKG.MOD:BUILD", help="A function that builds the network.")],
+    data: Annotated[
+        str, typer.Option("--data", metavar="PKG.MOD:LOAD", help="A function that loads (x, y), a Dataset or batches.")
+    ],
+    loss: Annotated[
+        str, typer.Option("--loss", help="cross_entropy, mse, gaussian, bernoulli, or PKG.MOD:NAME of your own.")
+    ] = "cross_entropy",
+    out: Annotated[Path | None, typer.Option("--out", help="File to write; report.html unless given.")] = None,
+    kind: Annotated[str, typer.Option("--format", metavar="html|md|json|parquet", help="Format of the file.")] = "",
+    keep: Annotated[
+        Path | None, typer.Option("--keep", help="Folder that keeps each result: go on after a stop, follow live.")
+    ] = None,
+    nbeta: Annotated[
+        float | None, typer.Option("--nbeta", help="Inverse temperature nβ; n/log n unless given.")
+    ] = None,
+    gamma: Annotated[float | None, typer.Option("--gamma", help="Localisation γ; d/‖w*‖² unless given.")] = None,
+    weight_decay: Annotated[
+        float | None, typer.Option("--weight-decay", help="Λ of TIC and the predicted gap; γ/(nβ) unless given.")
+    ] = None,
+    sampler: Annotated[str, typer.Option("--sampler", help="auto, hmc, minibatch, or a kernel such as sgld.")] = "auto",
+    budget: Annotated[
+        float | None, typer.Option("--budget", help="Nominal seconds of sampling; 60, or 10 for each of many.")
+    ] = None,
+    title: Annotated[str, typer.Option("--title", help="Title of the report.")] = "",
+    device: Annotated[str, typer.Option("--device", help="cpu, cuda, …")] = "cpu",
+    seed: Annotated[int, typer.Option("--seed", help="Seed of the chains.")] = 0,
+) -> None:
+    """Measure how complex your own network is, and write the report."""
+    path, kind = _target(out, kind)
+    from ..report.checkpoints import Subject, measure_checkpoints  # brings torch with it
+
+    sys.path.insert(0, str(Path.cwd()))  # as `python -m` has it: functions of the folder one works in
+    subject = Subject.load(model, data, loss, device)
+    settings: dict[str, Any] = {
+        "nbeta": nbeta,
+        "gamma": gamma,
+        "weight_decay": weight_decay,
+        "sampler": sampler,
+        "budget": budget,
+        "seed": seed,
+    }
+    report = measure_checkpoints(subject, checkpoint, settings, command=_command(), title=title, keep=keep)
+    report.write(path, kind)
+    console = Console(highlight=False)
+    console.print(report)
+    console.print(f"\nwrote [bold]{escape(str(path))}[/bold]", soft_wrap=True)
+
+
+def _target(out: Path | None, kind: str) -> tuple[Path, str]:
+    """The file to write and its format, checked before any computing starts."""
+    kind = kind or (out.suffix.removeprefix(".").lower() if out is not None else "html")
+    if kind not in FORMATS:
+        raise InputError(f"--format must be one of {', '.join(FORMATS)}, got {kind!r}")
+    path = out or Path(f"report.{kind}")
+    if path.is_dir():
+        raise InputError(f"--out must be a file, and {str(path)!r} is a folder — for example {path / f'report.{kind}'}")
+    return path, kind
+
+
+def _command() -> str:
+    return shlex.join(["basinscope", *sys.argv[1:]])

@@ -1,0 +1,288 @@
+"""Everything that is measured of one landscape, in one go."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import torch
+
+from ..checks import positive
+from ..curvature.spectra import HESSIAN_LIMIT, choose
+from ..errors import BasinscopeError, InputError
+from ..estimates import Estimate
+from ..landscape import Landscape
+from ..progress import Report, tracked
+from ..samples import tensors
+from ..sampling.cost import cost
+from .gap import gap
+from .hessian_trace import hessian_trace
+from .llc import llc
+from .log_det import log_det
+from .soft_rank import Matrix, soft_rank
+from .spectrum import Spectrum, spectrum
+from .tic import tic
+from .wbic import from_llc
+
+_PRODUCTS = 600  # matrix–vector products that the curvature of a large network takes
+_PRODUCT = 2.5  # gradients that one of them costs
+_FEWEST = 512  # samples on which curvature is measured at least
+_SPREAD = 30.0  # of the γ over which the quadratic part is drawn, to either side
+_CURVE = 31
+_POLE = 3.0  # times a negative eigenvalue: closer to it σ/(σ + Λ) is all about that one direction
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """What was measured of one landscape.
+
+    Attributes:
+        subject: network, parameters, samples, loss and digests of weights and data.
+        llc: the learning coefficient λ̂, from sampling.
+        quadratic: ½ soft rank at γ/(nβ), what λ̂ is on a quadratic basin.
+        curve: pairs of γ and ½ soft rank.
+        estimates: everything else by name.
+        spectrum: of the Hessian; None where it was left out or refused.
+        notes: choices made on the way, in words.
+        seconds: it took, by part.
+    """
+
+    subject: Mapping[str, Any]
+    llc: Estimate
+    quadratic: Estimate
+    curve: Sequence[tuple[float, float]]
+    estimates: Mapping[str, Estimate]
+    spectrum: Spectrum | None
+    notes: Sequence[str] = ()
+    seconds: Mapping[str, float] = field(default_factory=dict)
+
+
+def measurement(
+    land: Landscape,
+    *,
+    nbeta: float | None = None,
+    gamma: float | None = None,
+    weight_decay: float | None = None,
+    sampler: str = "auto",
+    rtol: float = 0.02,
+    budget: float = 60.0,
+    brief: bool = False,
+    seed: int = 0,
+    progress: bool = True,
+) -> Measurement:
+    """λ̂ by sampling, its quadratic part by curvature, and every other view of the same basin.
+
+    A part that refuses the landscape becomes an estimate that failed, with the reason; only λ̂ itself, without which
+    there is nothing to report, raises its error. Where the Hessian has negative eigenvalues beyond −γ/(nβ) its soft
+    rank does not exist, and the Fisher matrix, which is the Hessian's positive part at a good fit, takes its place.
+
+    Args:
+        land: the landscape.
+        nbeta, gamma, sampler, rtol, budget, seed: as for `llc`; curvature gets as much again as `budget`, and looks at
+            part of the data where all of them would take longer.
+        weight_decay: Λ of TIC, the predicted gap and the log-determinant; γ/(nβ) unless given.
+        brief: λ̂, its quadratic part and the trace only: what is followed along many checkpoints.
+        progress: show bars.
+
+    Examples:
+        >>> import torch, basinscope as bs
+        >>> x = torch.randn(300, 3, generator=torch.Generator().manual_seed(0))
+        >>> net = torch.nn.Linear(3, 1, bias=False)
+        >>> _ = torch.nn.init.ones_(net.weight)
+        >>> found = measurement(bs.Landscape(net, "mse", (x, x.sum(1, keepdim=True))), budget=5, brief=True)
+        >>> abs(found.llc.value - found.quadratic.value) < 0.15  # the basin is quadratic
+        True
+    """
+    if weight_decay is not None:
+        positive("weight_decay", weight_decay)
+    if not isinstance(land, Landscape):
+        raise InputError(
+            f"land must be a Landscape, got {type(land).__name__} — make one with bs.Landscape(model, loss, data)"
+        )
+    parts = _Parts()
+    coefficient = parts.timed(
+        "llc",
+        lambda: llc(
+            land, nbeta=nbeta, gamma=gamma, sampler=sampler, rtol=rtol, budget=budget, seed=seed, progress=progress
+        ),
+    )
+    found = coefficient.diagnostics
+    view = _affordable(land, budget)
+    decay = found["gamma"] / found["nbeta"] if weight_decay is None else weight_decay
+    with tracked("curvature", progress) as report:
+        half, curve = parts.timed("quadratic", lambda: _quadratic(view, found, seed))
+        report(0.3, "trace")
+        others = {
+            "hessian_trace": parts.attempt(
+                "hessian_trace", lambda: hessian_trace(view, rtol=0.02, seed=seed, progress=False)
+            )
+        }
+        values = None if brief else _rest(land, view, coefficient, decay, seed, parts, others, report)
+    notes = [
+        *([] if nbeta is not None else ["nβ = n/log n, Watanabe's temperature"]),
+        *([] if gamma is not None else ["γ = d/‖w*‖², a localiser as wide as the weights are large"]),
+        *(
+            [f"Λ = γ/(nβ) = {decay:.3g} for TIC, the predicted gap and the log-determinant"]
+            if weight_decay is None and not brief
+            else []
+        ),
+        *(
+            [f"curvature on {view.n:,} of {land.n:,} samples, evenly chosen: all of them would outlast the budget"]
+            if view.n < land.n
+            else []
+        ),
+        *(
+            ["the Fisher matrix stands in for the Hessian, which has negative eigenvalues beyond −γ/(nβ)"]
+            if half.diagnostics.get("matrix") == "fisher"
+            else []
+        ),
+    ]
+    return Measurement(subject_of(land), coefficient, half, curve, others, values, notes, parts.seconds)
+
+
+def _rest(
+    land: Landscape,
+    view: Landscape,
+    coefficient: Estimate,
+    decay: float,
+    seed: int,
+    parts: _Parts,
+    others: dict[str, Estimate],
+    report: Report,
+) -> Spectrum | None:
+    """Spectrum, log-determinant and criteria, into `others`."""
+    report(0.4, "spectrum")
+    values: list[Spectrum] = []
+
+    def ends() -> Estimate:
+        values.append(spectrum(view, seed=seed, progress=False))
+        return _largest(values[0])
+
+    others["largest_eigenvalue"] = parts.attempt("spectrum", ends)
+    report(0.7, "criteria")
+    share = view.n / land.n  # both carry 1/n of the data they are taken on
+    for name, compute in (
+        ("wbic", lambda: from_llc(land, coefficient)),
+        ("log_det", lambda: log_det(view, weight_decay=decay, seed=seed, progress=False)),
+        ("tic", lambda: _scaled(tic(view, weight_decay=decay, seed=seed, progress=False), share)),
+        ("gap", lambda: _scaled(gap(view, weight_decay=decay, seed=seed, progress=False), share)),
+    ):
+        others[name] = parts.attempt(name, compute)
+    return values[0] if values else None
+
+
+class _Parts:
+    """Times parts of the measurement, and turns the refusal of one into an estimate that failed."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+
+    def timed(self, name: str, compute: Callable[[], Any]) -> Any:
+        started = time.perf_counter()
+        try:
+            return compute()
+        finally:
+            self.seconds[name] = time.perf_counter() - started
+
+    def attempt(self, name: str, compute: Callable[[], Estimate]) -> Estimate:
+        try:
+            found: Estimate = self.timed(name, compute)
+            return found
+        except BasinscopeError as error:
+            return Estimate(name, math.nan, math.nan, "failed", (str(error),))
+
+
+def _affordable(land: Landscape, budget: float) -> Landscape:
+    """As much of the data as curvature can look at within the budget, evenly chosen."""
+    products = max(_PRODUCTS, land.dimension if land.dimension <= HESSIAN_LIMIT else 0)
+    most = budget / (products * _PRODUCT * cost(land).each)
+    if most >= land.n:
+        return land
+    count = min(land.n, max(_FEWEST, int(most)))
+    return land.subset(torch.linspace(0, land.n - 1, count).long())
+
+
+def _quadratic(land: Landscape, found: Mapping[str, Any], seed: int) -> tuple[Estimate, list[tuple[float, float]]]:
+    """½ soft rank at the measured γ, and over a range of γ."""
+    nbeta, gamma = found["nbeta"], found["gamma"]
+    sampled = [point[0] for point in found.get("gamma_curve", [])]
+    gammas = sorted({gamma, *sampled, *map(float, gamma * np.geomspace(1 / _SPREAD, _SPREAD, _CURVE))})
+    place = gammas.index(gamma)
+    reasons = []
+    for matrix in ("hessian", "fisher"):
+        # All eigenvalues are kept once computed, so that small γ can be tried one by one; Lanczos runs are not.
+        starts = range(place + 1) if choose(land, matrix) != "lanczos" else (0, place)
+        for levels in (gammas[start:] for start in starts):
+            try:
+                ranks = _ranks(land, matrix, [each / nbeta for each in levels], seed)
+            except BasinscopeError as error:
+                reasons.append(str(error))
+                continue
+            halves = [_scaled(rank, 0.5, "half_soft_rank") for rank in ranks]
+            curve = [
+                (each, half.value)
+                for each, half in zip(levels, halves, strict=True)
+                if each / nbeta > _POLE * -(half.diagnostics.get("smallest") or 0.0)
+            ]
+            return halves[levels.index(gamma)], curve
+    return Estimate("half_soft_rank", math.nan, math.nan, "failed", (reasons[0],)), []
+
+
+def _ranks(land: Landscape, matrix: Matrix | str, levels: list[float], seed: int) -> list[Estimate]:
+    return soft_rank(land, weight_decay=levels, matrix=matrix, seed=seed, progress=False)  # type: ignore[arg-type]
+
+
+def _scaled(estimate: Estimate, factor: float, name: str = "") -> Estimate:
+    return replace(
+        estimate,
+        name=name or estimate.name,
+        value=factor * estimate.value,
+        stderr=factor * estimate.stderr,
+        bounds=None if estimate.bounds is None else (factor * estimate.bounds[0], factor * estimate.bounds[1]),
+    )
+
+
+def _largest(values: Spectrum) -> Estimate:
+    return Estimate(
+        "largest_eigenvalue",
+        float(values.largest[0]),
+        float(values.largest_residuals[0]),
+        values.verdict,
+        values.warnings,
+        {"smallest": float(values.smallest[0]) if len(values.smallest) else None, "products": values.products},
+    )
+
+
+def subject_of(land: Landscape) -> dict[str, Any]:
+    """What a landscape is: network, data and loss, with digests of weights and samples."""
+    return {
+        "network": type(land.module).__name__,
+        "parameters": land.dimension,
+        "layers": [[name, list(tensor.shape)] for name, tensor in land.parameters.items()],
+        "samples": land.n,
+        "loss": land.loss.name,
+        "loss_value": float(land.per_sample().mean()),
+        "dtype": str(land.dtype).removeprefix("torch."),
+        "device": str(land.device),
+        "weights_sha256": digest(land.parameters.values()),
+        "data_sha256": digest(tensors((land.samples.inputs, land.samples.target))),
+    }
+
+
+def digest(values: Any) -> str:
+    """A digest of tensors: their bytes, types and shapes.
+
+    Examples:
+        >>> digest([torch.zeros(2)]) == digest([torch.zeros(2)]) != digest([torch.zeros(2, 1)])
+        True
+    """
+    found = hashlib.sha256()
+    for tensor in values:
+        found.update(f"{tensor.dtype} {tuple(tensor.shape)}".encode())
+        found.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().data)
+    return found.hexdigest()

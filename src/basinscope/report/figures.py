@@ -1,0 +1,188 @@
+"""The figures of reports and of the live page, from plain values."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from markupsafe import Markup, escape
+
+from .charts import Chart, Scale, padded, thinned
+from .words import number, with_error
+
+STYLES = ("s1", "s2", "s3", "s4", "s5", "s6")
+NAN = math.nan
+
+
+def real(value: Any) -> float:
+    """A number, or NaN for whatever else a table may hold.
+
+    Examples:
+        >>> real(2), real(None), real("text")
+        (2.0, nan, nan)
+    """
+    return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else NAN
+
+
+def gauge(measured: Mapping[str, Any]) -> Markup:
+    """λ̂ with its interval between nothing and half of all parameters, ½ soft rank beside it."""
+    llc, half = measured["llc"], real(measured["quadratic"]["value"])
+    value, dimension = real(llc["value"]), measured["subject"]["parameters"]
+    most = dimension / 2
+    high = max(most, 1.15 * max(each for each in (value, half, 0.0) if math.isfinite(each)))
+    width, left, right = 640.0, 6.0, 634.0
+
+    def place(number_: float) -> float:
+        return left + (right - left) * min(1.0, max(0.0, number_ / high))
+
+    ends = [real(each) for each in llc["interval90"]]
+    parts = [
+        f'<rect class="track" x="{left}" y="34" width="{right - left}" height="12" rx="6"/>',
+        f'<rect class="fill" x="{left}" y="34" width="{place(most) - left:.1f}" height="12" rx="6"/>',
+    ]
+    if math.isfinite(value) and value > 0:
+        parts.append(
+            f'<rect class="reading" x="{left}" y="34" width="{max(6.0, place(value) - left):.1f}" height="12" rx="6"/>'
+        )
+        if all(map(math.isfinite, ends)):
+            wide = max(3.0, place(ends[1]) - place(ends[0]))
+            parts.append(
+                f'<rect class="spread" x="{place(ends[0]):.1f}" y="28" width="{wide:.1f}" height="24" rx="2"/>'
+            )
+        parts.append(_flag(place(value), 22, f"λ̂ {number(value)}", "reading"))
+    if math.isfinite(half):
+        parts.append(f'<path class="needle" d="M{place(half):.1f} 28V60"/>')
+        parts.append(_flag(place(half), 74, f"½ soft rank {number(half)}", "quadratic"))
+    if math.isfinite(value) and abs(place(most) - place(half if math.isfinite(half) else 0)) > 180:
+        parts.append(_flag(place(most), 74, f"d/2 = {number(most)}", "muted"))
+    told = f"λ̂ = {number(value)}, half the soft rank {number(half)}, half the number of parameters {number(most)}"
+    return Markup(
+        f'<svg class="gauge" viewBox="0 0 {width:g} 84" role="img" aria-label="{escape(told)}">'
+        f"<title>{escape(told)}</title>{''.join(parts)}</svg>"
+    )
+
+
+def _flag(x: float, y: float, text: str, style: str) -> str:
+    anchor = "start" if x < 90 else "end" if x > 540 else "middle"
+    return f'<text class="flag {style}" x="{x:.1f}" y="{y}" text-anchor="{anchor}">{escape(text)}</text>'
+
+
+def chains(trace: Mapping[str, Any], llc: Mapping[str, Any]) -> Markup:
+    """nβ(L(w) − L(w*)) along the chains, burn-in shaded, λ̂ with its interval over the part that counts."""
+    draws, burn_in, mean = trace["draws"], trace["burn_in"], [real(value) for value in trace["mean"]]
+    rows = [[real(value) for value in row] for row in trace["chains"]]
+    blocks = len(mean)
+    where = [(place + 0.5) * draws / blocks for place in range(blocks)]
+    settled = [value for row in rows for value in row[blocks // 8 :] if math.isfinite(value)]
+    scale = padded([*settled, *mean[blocks // 8 :], real(llc["value"])])
+    chart = Chart(
+        f"Excess loss of {trace['count']} chains over {draws} draws, the first {burn_in} of them burn-in",
+        Scale(0.0, float(draws)), scale, "draw", "nβ (L(w) − L(w*))",
+    )  # fmt: skip
+    for row in rows:
+        chart.line(list(zip(where, row, strict=True)), "", "s1", "chain")
+    chart.shade(0, burn_in, "burn-in")
+    shown = f"{len(rows)} of {trace['count']} chains" if trace["count"] > len(rows) else f"{len(rows)} chains"
+    chart.line([], shown, "s1", "chain")
+    chart.line(list(zip(where, mean, strict=True)), "mean of all chains", "s1")
+    low, high = (real(each) for each in llc["interval90"])
+    chart.band([(burn_in, low, high), (draws, low, high)], "λ̂ with its 90 % interval", "s2")
+    value = real(llc["value"])
+    chart.line([(burn_in, value), (draws, value)], "", "s2")
+    return chart.svg()
+
+
+def resolutions(measured: Mapping[str, Any]) -> Markup | None:
+    """λ̂ where it was sampled over ½ soft rank, as functions of γ."""
+    curve = [(real(gamma), real(half)) for gamma, half in measured["curve"]]
+    points = [[real(each) for each in point] for point in measured["llc"]["diagnostics"].get("gamma_curve") or []]
+    gammas = [gamma for gamma, _ in curve] + [point[0] for point in points]
+    if len(gammas) < 2:
+        return None
+    heights = [half for _, half in curve] + [point[1] + 1.645 * point[2] for point in points]
+    top = max((each for each in heights if math.isfinite(each)), default=1.0)
+    chart = Chart(
+        "λ̂ from sampling and half the soft rank, over the localisation γ",
+        Scale(min(gammas), max(gammas), "log"), Scale(0.0, 1.1 * max(top, 1e-9)), "localisation γ",
+        "effective dimension / 2",
+    )  # fmt: skip
+    here = measured["llc"]["diagnostics"].get("gamma")
+    if here:
+        chart.mark(here, f"γ = {number(here, 3)}")
+    chart.line(curve, "½ soft rank: what curvature alone gives", "s3")
+    chart.points(
+        [
+            (g, v, v - 1.645 * e, v + 1.645 * e, f"γ = {number(g)}: λ̂ = {with_error(v, e)}")
+            for g, v, e in points
+        ],
+        "λ̂ by sampling, 90 % intervals",
+        "s1",
+    )  # fmt: skip
+    return chart.svg()
+
+
+def spectrum(found: Mapping[str, Any]) -> Markup:
+    """Eigenvalues per e-fold, the outermost ones as strokes."""
+    sizes, density = [real(each) for each in found["sizes"]], [real(each) for each in found["density"]]
+    errors = [real(each) for each in found["stderr"]]
+    floor = 0.1
+    top = max([1.0, *(each for each in density if math.isfinite(each))])
+    ends = [*found["largest"], *found["smallest"]]
+    low, high = min([*sizes, *ends]), max([*sizes, *ends])
+    chart = Chart(
+        "Density of the Hessian's eigenvalues",
+        Scale(low, high, "asinh", max(real(found["resolution"]), 1e-30)), Scale(floor, 2 * top, "log"),
+        "eigenvalue (logarithmic beyond the resolution around zero)", "eigenvalues per e-fold",
+    )  # fmt: skip
+    rows = zip(sizes, density, errors, strict=True)
+    chart.band([(s, max(floor, m - 2 * e), max(floor, m + 2 * e)) for s, m, e in rows], "± 2 standard errors", "s4")
+    chart.line([(s, max(floor, m)) for s, m in zip(sizes, density, strict=True)], "all others", "s4")
+    chart.ticked(found["largest"], f"{len(found['largest'])} largest", "s1")
+    chart.ticked(found["smallest"], f"{len(found['smallest'])} smallest", "s3")
+    return chart.svg()
+
+
+def over_training(
+    series: Sequence[tuple[str, Sequence[tuple[float, ...]]]],
+    axis: str,
+    label: str,
+    *,
+    logarithmic: bool = False,
+    title: str = "",
+) -> Markup | None:
+    """Curves over training: each a name with points (x, y) or (x, y, stderr)."""
+    known = [(name, [each for each in points if math.isfinite(each[1])]) for name, points in series]
+    known = [(name, points) for name, points in known if points]
+    if not known:
+        return None
+    xs = [point[0] for _, points in known for point in points]
+    ys = [edge for _, points in known for point in points for edge in _edges(point)]
+    log = logarithmic and min(ys) > 0 and max(ys) > 20 * min(ys)
+    span = Scale(min(xs), max(xs) if max(xs) > min(xs) else min(xs) + 1)
+    chart = Chart(
+        title or f"{label} over training", span, padded(ys, "log" if log else "linear"), axis, label, height=300
+    )
+    for place, (name, points) in enumerate(known):
+        style = STYLES[place % len(STYLES)]
+        drawn = thinned(points)
+        if any(len(point) > 2 and math.isfinite(point[2]) and point[2] > 0 for point in drawn):
+            chart.band([(p[0], *_edges(p)) for p in drawn], "", style)
+        few = len(drawn) <= 120
+        chart.line([(point[0], point[1]) for point in drawn], name, style)
+        if few:
+            told = [with_error(p[1], p[2]) if len(p) > 2 else number(p[1]) for p in drawn]
+            chart.points(
+                [
+                    (p[0], p[1], NAN, NAN, f"{name}, {axis} {number(p[0])}: {text}")
+                    for p, text in zip(drawn, told, strict=True)
+                ],
+                "",
+                style,
+            )  # fmt: skip
+    return chart.svg()
+
+
+def _edges(point: tuple[float, ...]) -> tuple[float, float]:
+    half = 1.645 * point[2] if len(point) > 2 and math.isfinite(point[2]) else 0.0
+    return point[1] - half, point[1] + half

@@ -1,0 +1,148 @@
+"""From plain values to HTML: one set of templates for reports, studies and the live page. Everything is escaped."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from . import figures
+from .figures import real
+from .report import Report, estimates
+from .story import story
+from .words import VERDICTS, duration, interval, meaning_of, moment, number, title_of, with_error
+
+
+@cache
+def templates() -> Environment:
+    """The templates, with autoescaping on whatever their names are."""
+    found = Environment(
+        loader=PackageLoader("basinscope.report", "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    found.globals.update(
+        number=number, with_error=with_error, interval=interval, title_of=title_of, meaning_of=meaning_of,
+        moment=moment, duration=duration, VERDICTS=VERDICTS, figures=figures, style=style,
+    )  # fmt: skip
+    return found
+
+
+def style() -> Markup:
+    """The style sheet, as it is."""
+    return Markup(asset("style.css"))
+
+
+def asset(name: str) -> str:
+    """A file of the templates' folder, unrendered."""
+    from importlib import resources
+
+    return resources.files("basinscope.report").joinpath("templates", name).read_text("utf-8")
+
+
+def report_page(report: Report) -> str:
+    """The whole report as one page without scripts."""
+    measured = report.final
+    return (
+        templates()
+        .get_template("report.html")
+        .render(
+            report=report,
+            told=story(report),
+            measured=measured,
+            estimates=estimates(measured),
+            groups=_groups(measured),
+            many=len(report.points) > 1,
+            **_training(report),
+            downloads=[
+                ("CSV", "report.csv", data_link("text/csv", report.to_csv())),
+                ("JSON", "report.json", data_link("application/json", _light(report))),
+            ],
+        )
+    )
+
+
+def notebook_fragment(report: Report) -> str:
+    """The report as a notebook shows it: the verdict and a table, styled by the notebook."""
+    return (
+        templates()
+        .get_template("notebook.html")
+        .render(report=report, told=story(report), estimates=estimates(report.final))
+    )
+
+
+def data_link(kind: str, text: str) -> str:
+    """A link that carries its content."""
+    return f"data:{kind};charset=utf-8;base64,{base64.b64encode(text.encode()).decode()}"
+
+
+def _light(report: Report) -> str:
+    """The report's JSON without what is only drawn."""
+    drop: dict[str, Any] = {"trace": None, "curve": [], "spectrum": None}
+    points = [
+        {**point, "measured": point["measured"] and {**point["measured"], **drop}} for point in report.facts["points"]
+    ]
+    return Report({**report.facts, "points": points, "history": []}).to_json()
+
+
+def _groups(measured: Mapping[str, Any]) -> list[tuple[str, list[tuple[str, Mapping[str, Any]]]]]:
+    """Estimates in the tables they belong to."""
+    criteria = ("wbic", "waic", "loo", "tic", "gap", "log_det")
+    found = measured["estimates"]
+    return [
+        ("criteria", [(name, found[name]) for name in criteria if name in found]),
+        ("curvature", [(name, each) for name, each in found.items() if name not in criteria]),
+    ]
+
+
+def _training(report: Report) -> dict[str, Any]:
+    """Curves over training, from the checkpoints and from the rows that the training left."""
+    axis, points = axis_of(report.points)
+    known = [(x, point) for x, point in zip(points, report.points, strict=True) if point["measured"]]
+
+    def curve(take: Any) -> list[tuple[float, ...]]:
+        return [(x, *take(point["measured"])) for x, point in known]
+
+    coefficient = figures.over_training(
+        [
+            ("λ̂ by sampling, 90 % band", curve(lambda m: (real(m["llc"]["value"]), real(m["llc"]["stderr"])))),
+            ("½ soft rank", curve(lambda m: (real(m["quadratic"]["value"]),))),
+        ],
+        axis,
+        "effective dimension / 2",
+        title="λ̂ and half the soft rank over training",
+    )  # fmt: skip
+    measured = [("measured data", curve(lambda m: (real(m["subject"]["loss_value"]),)))]
+    losses = figures.over_training(
+        [*loss_series(report.facts["history"], axis), *measured] if axis != "checkpoint" else measured,
+        axis, "mean loss", logarithmic=True,
+    )  # fmt: skip
+    return {"coefficient_curve": coefficient, "loss_curve": losses}
+
+
+def axis_of(points: Sequence[Mapping[str, Any]]) -> tuple[str, list[float]]:
+    """What checkpoints are drawn over: their epochs or steps where all know them, else their order.
+
+    Examples:
+        >>> axis_of([{"step": 10}, {"step": 20}]), axis_of([{}, {"step": 3}])
+        (('step', [10.0, 20.0]), ('checkpoint', [1.0, 2.0]))
+    """
+    for name in ("epoch", "step"):
+        if all(isinstance(point.get(name), (int, float)) for point in points):
+            return name, [float(point[name]) for point in points]
+    return "checkpoint", [float(place + 1) for place in range(len(points))]
+
+
+def loss_series(rows: Sequence[Mapping[str, Any]], axis: str) -> list[tuple[str, list[tuple[float, ...]]]]:
+    """Training and validation losses of a history."""
+    return [
+        (title, [(real(row.get(axis)), real(row.get(name))) for row in rows])
+        for name, title in (("train_loss", "training"), ("validation_loss", "validation"))
+        if any(row.get(name) is not None for row in rows)
+    ]

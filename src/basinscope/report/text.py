@@ -1,0 +1,138 @@
+"""A report in Markdown, in the terminal and in plain lines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from rich.console import Group
+from rich.markup import escape
+from rich.panel import Panel
+from rich.table import Table
+
+from .report import Report, estimates
+from .story import Story, story
+from .words import MISSING, VERDICTS, interval, meaning_of, number, title_of, with_error
+
+COLOURS = {"ok": "green", "doubtful": "yellow", "failed": "red"}
+
+
+def lines(report: Report) -> Iterator[str]:
+    """The verdict and the numbers, a line each."""
+    told = story(report)
+    yield f"{report.title}: {told.verdict} — {told.sentence}"
+    for name, found in estimates(report.final).items():
+        yield f"  {title_of(name)} = {with_error(found['value'], found['stderr'])} ({found['verdict']})"
+    for reason, remedy in (*told.warnings, *told.asides):
+        yield f"  ! {reason}" + (f" → {remedy}" if remedy else "")
+
+
+def rich_summary(report: Report) -> Group:
+    """The verdict first, then every number with its interval."""
+    told = story(report)
+    colour = COLOURS[told.verdict]
+    parts: list[Any] = [escape(told.sentence)]
+    for reason, remedy in (*told.warnings, *told.asides):
+        parts.append(f"[yellow]•[/] {escape(reason)}" + (f" [bold]→ {escape(remedy)}[/]" if remedy else ""))
+    panel = Panel(
+        Group(*parts), title=f"[bold {colour}]{told.verdict}[/]", title_align="left", border_style=colour,
+        subtitle=escape(report.title), subtitle_align="right", padding=(0, 1),
+    )  # fmt: skip
+    return Group(panel, _table(report.final), *(_checkpoints(report) if len(report.points) > 1 else []))
+
+
+def _table(measured: Mapping[str, Any]) -> Table:
+    table = Table(box=None, header_style="dim", pad_edge=False, padding=(0, 2))
+    for title, right in (("", False), ("value", True), ("90 % interval", True), ("verdict", False)):
+        table.add_column(title, justify="right" if right else "left", no_wrap=right)
+    for name, found in estimates(measured).items():
+        table.add_row(
+            title_of(name),
+            f"[bold]{with_error(found['value'], found['stderr'])}[/]",
+            interval(found),
+            f"[{COLOURS[found['verdict']]}]{found['verdict']}[/]",
+        )
+    return table
+
+
+def _checkpoints(report: Report) -> Iterator[Any]:
+    yield ""
+    table = Table(box=None, header_style="dim", pad_edge=False, padding=(0, 2))
+    for title in ("checkpoint", "loss", "λ̂", "½ soft rank", "verdict"):
+        table.add_column(title, justify="left" if title in ("checkpoint", "verdict") else "right")
+    shown = report.points if len(report.points) <= 12 else [*report.points[:5], None, *report.points[-6:]]
+    for point in shown:
+        if point is None:
+            table.add_row("⋮", "", "", "", "")
+            continue
+        found = point["measured"]
+        if found is None:
+            table.add_row(escape(point["name"]), MISSING, MISSING, MISSING, "[red]failed[/]")
+            continue
+        verdict = found["llc"]["verdict"]
+        table.add_row(
+            escape(point["name"]),
+            number(found["subject"]["loss_value"]),
+            with_error(found["llc"]["value"], found["llc"]["stderr"]),
+            number(found["quadratic"]["value"]),
+            f"[{COLOURS[verdict]}]{verdict}[/]",
+        )
+    yield table
+
+
+def markdown(report: Report) -> str:
+    """The report in Markdown."""
+    return "\n".join(_markdown(report, story(report))) + "\n"
+
+
+def _markdown(report: Report, told: Story) -> Iterator[str]:
+    yield f"# {_cell(report.title)}"
+    yield ""
+    yield f"**{told.verdict}.** {VERDICTS[told.verdict]} {_cell(told.sentence)}"
+    yield ""
+    for reason, remedy in (*told.warnings, *told.asides):
+        yield f"- {_cell(reason)}" + (f" — **{_cell(remedy)}**" if remedy else "")
+    yield from _section("Numbers", ["", "value", "90 % interval", "verdict", "what it says"], (
+        [title_of(name), with_error(each["value"], each["stderr"]), interval(each), each["verdict"], meaning_of(name)]
+        for name, each in estimates(report.final).items()
+    ))  # fmt: skip
+    if len(report.points) > 1:
+        yield from _section(
+            "Over training",
+            ["checkpoint", "loss", "λ̂", "½ soft rank", "verdict"],
+            (
+                [point["name"], MISSING, MISSING, MISSING, f"failed: {point['error']}"]
+                if (found := point["measured"]) is None
+                else [
+                    point["name"],
+                    number(found["subject"]["loss_value"]),
+                    with_error(found["llc"]["value"], found["llc"]["stderr"]),
+                    number(found["quadratic"]["value"]),
+                    found["llc"]["verdict"],
+                ]
+                for point in report.points
+            ),
+        )
+    yield from _section("Checks of the chains", ["check", "seen", "wanted", ""], (
+        [check.name, check.seen, check.wanted, "passed" if check.passed else "not passed"] for check in told.checks
+    ))  # fmt: skip
+    for heading, pairs in (("What was measured", told.subject), ("Choices", told.choices), ("Provenance", told.origin)):
+        yield from _section(heading, ["", ""], ([name, value] for name, value in pairs))
+    yield from ("", "## Reproduce", "", "```", told.command, "```")
+
+
+def _section(title: str, header: list[str], rows: Any) -> Iterator[str]:
+    rows = list(rows)
+    if not rows:
+        return
+    yield from ("", f"## {title}", "")
+    yield f"| {' | '.join(header)} |"
+    yield f"|{'---|' * len(header)}"
+    for row in rows:
+        yield f"| {' | '.join(map(_cell, row))} |"
+
+
+def _cell(text: Any) -> str:
+    """Text that stays inside its cell, whatever a name holds."""
+    escaped = str(text).replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;").replace("`", "\\`")
+    return " ".join(escaped.split())

@@ -1,0 +1,143 @@
+"""Numbers and warnings as a reader wants them: digits that mean something, reasons apart from remedies."""
+
+from __future__ import annotations
+
+import math
+import time
+from typing import Any
+
+_SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+MISSING = "–"
+
+# What each estimate is called, and what it says, in one line.
+NAMES: dict[str, tuple[str, str]] = {
+    "llc": ("learning coefficient λ̂", "half the effective number of parameters, from sampling"),
+    "half_soft_rank": ("½ soft rank", "λ̂ of a quadratic basin of the same curvature"),
+    "hessian_trace": ("Hessian trace", "total curvature; the slope of λ̂ where nβ is small"),
+    "largest_eigenvalue": ("largest eigenvalue", "sharpest direction of the Hessian"),
+    "log_det": ("½ log det(I + F/Λ)", "Laplace's complexity term: volume of the basin against the prior's"),
+    "wbic": ("WBIC", "E[n L] at β = 1/log n: free energy, smaller is better between models of the same data"),
+    "waic": ("WAIC", "predicted loss on new data, averaged over the local posterior"),
+    "loo": ("LOO", "leave-one-out loss by importance sampling"),
+    "tic": ("TIC", "Takeuchi's predicted generalization gap, (1/n) Tr(C H⁻¹)"),
+    "gap": ("predicted gap", "(1/n) (Tr C / Tr F) · soft rank: test loss less training loss"),
+}
+
+VERDICTS = {
+    "ok": "Believe it: every check passed.",
+    "doubtful": "Read with care: a check did not pass.",
+    "failed": "Do not use this number.",
+}
+
+
+def number(value: Any, digits: int = 4) -> str:
+    """A number in `digits` significant digits, with a power of ten where that is shorter.
+
+    Examples:
+        >>> number(1234.567), number(0.000012345), number(None), number(12), number(7e8), number(0.1)
+        ('1,235', '1.234×10⁻⁵', '–', '12', '7×10⁸', '0.1')
+    """
+    if value is None or isinstance(value, bool) or not isinstance(value, (int, float)) or math.isnan(value):
+        return MISSING
+    if math.isinf(value):
+        return "∞" if value > 0 else "−∞"
+    if value == 0:
+        return "0"
+    if isinstance(value, int) and abs(value) < 10**9:
+        return f"{value:,}".replace("-", "−")
+    power = math.floor(math.log10(abs(value)))
+    if power < -3 or power >= 7:
+        mantissa, exponent = f"{value:.{digits - 1}e}".split("e")
+        mantissa = mantissa.rstrip("0").rstrip(".") if "." in mantissa else mantissa
+        return f"{mantissa}×10{str(int(exponent)).translate(_SUPERSCRIPT)}".replace("-", "−")
+    places = max(0, digits - 1 - power)
+    text = f"{value:,.{places}f}"
+    return (text.rstrip("0").rstrip(".") if "." in text else text).replace("-", "−")
+
+
+def with_error(value: Any, stderr: Any) -> str:
+    """A value with its standard error, both to the error's second digit.
+
+    Examples:
+        >>> with_error(50.8934, 0.674), with_error(3.0, 0.0), with_error(None, None), with_error(1234.5, 87.0)
+        ('50.89 ± 0.67', '3', '–', '1,234 ± 87')
+    """
+    if not isinstance(value, (int, float)) or not isinstance(stderr, (int, float)) or not math.isfinite(stderr):
+        return number(value)
+    if not stderr > 1e-6 * abs(value) or not math.isfinite(value):
+        return number(value, 5)  # exact, or as good as
+    power = math.floor(math.log10(stderr))
+    scale = max(abs(value), stderr)
+    if scale < 1e-3 or scale >= 1e7:
+        top = math.floor(math.log10(scale))
+        places = max(0, top - power + 1)
+        shown = f"({value / 10**top:.{places}f} ± {stderr / 10**top:.{places}f})"
+        return f"{shown}×10{str(top).translate(_SUPERSCRIPT)}".replace("-", "−")
+    places = max(0, 1 - power)
+    return f"{value:,.{places}f} ± {stderr:,.{places}f}".replace("-", "−")
+
+
+def interval(estimate: dict[str, Any]) -> str:
+    """The 90 % interval, to the digits of the standard error; empty for an exact value.
+
+    Examples:
+        >>> interval({"stderr": 0.67, "interval90": [49.79, 52.0]}), interval({"stderr": 0.0, "interval90": [3, 3]})
+        ('49.79 … 52.00', '')
+    """
+    ends, stderr = estimate.get("interval90"), estimate.get("stderr")
+    if not stderr or not ends or None in ends or stderr <= 1e-6 * max(map(abs, ends)):
+        return ""
+    places = max(0, 1 - math.floor(math.log10(stderr)))
+    if places > 5 or max(map(abs, ends)) >= 1e7:
+        return f"{number(ends[0])} … {number(ends[1])}"
+    return f"{ends[0]:,.{places}f} … {ends[1]:,.{places}f}".replace("-", "−")
+
+
+def reason_and_remedy(warning: str) -> tuple[str, str]:
+    """A warning's two halves: what was seen, and what to do.
+
+    Examples:
+        >>> reason_and_remedy("imprecise: the standard error is 20 % of λ̂ — raise budget")
+        ('imprecise: the standard error is 20 % of λ̂', 'raise budget')
+    """
+    reason, dash, remedy = warning.rpartition(" — ")
+    return (reason, remedy) if dash else (warning, "")
+
+
+def title_of(name: str) -> str:
+    """What an estimate is called.
+
+    Examples:
+        >>> title_of("llc"), title_of("own_measure")
+        ('learning coefficient λ̂', 'own measure')
+    """
+    return NAMES[name][0] if name in NAMES else name.replace("_", " ")
+
+
+def meaning_of(name: str) -> str:
+    """What an estimate says; empty for one that is not known here."""
+    return NAMES[name][1] if name in NAMES else ""
+
+
+def moment(seconds: float) -> str:
+    """A time as date and minute, UTC.
+
+    Examples:
+        >>> moment(0.0)
+        '1970-01-01 00:00 UTC'
+    """
+    return time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(seconds))
+
+
+def duration(seconds: float) -> str:
+    """A duration in words.
+
+    Examples:
+        >>> duration(0.25), duration(42), duration(754), duration(9000)
+        ('0.2 s', '42 s', '13 min', '2.5 h')
+    """
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
