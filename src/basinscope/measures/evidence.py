@@ -16,12 +16,14 @@ from ..errors import InputError
 from ..landscape import Landscape
 from ..progress import Report
 from ..sampling.calibration import resolution
+from ..sampling.diagnostics import split_rhat
 from ..sampling.draws import draws as onward
 from ..sampling.local import Outcome, Sampler, Settings
 from .pointwise import Stream, as_chains, streamed
 from .psis import Tails
 
 ENOUGH = 2000  # draws of all chains together, unless the user says otherwise
+MIXED = 1.1  # split-R̂ of draws of one posterior
 MEMORY = 2**30  # bytes, for what is kept of every draw
 _FEWEST = 16  # draws per chain
 _SAMPLERS = ("auto", "hmc", "minibatch")
@@ -102,8 +104,10 @@ def gather(source: Any, asked: Asked, report: Report, *, memory: float | None = 
         tails.add(rows)
     stream = streamed(rows, asked.beta)
     trace = rows.mean(2).numpy()
-    facts = {"n": n, "beta": asked.beta, "chains": chains, "draws": draws}
-    return Evidence(stream, np.ones(stream.groups, bool), tails, trace, (), facts)
+    rhat = mixing(trace) if chains > 1 and draws >= 8 else math.nan
+    doubts = (f"not converged: split-R̂ = {rhat:.3f} between chains — draw longer chains",) if rhat > MIXED else ()
+    facts = {"n": n, "beta": asked.beta, "chains": chains, "draws": draws, "rhat": rhat}
+    return Evidence(stream, np.ones(stream.groups, bool), tails, trace, doubts, facts)
 
 
 def chains_of(land: Landscape, asked: Asked, report: Report) -> tuple[Sampler, Outcome]:
@@ -111,6 +115,15 @@ def chains_of(land: Landscape, asked: Asked, report: Report) -> tuple[Sampler, O
     sampler = Sampler(land, asked.settings)
     at = resolution(land, asked.beta * land.n, asked.gamma)
     return sampler, sampler.run(at, report)
+
+
+def refuse_diverged(outcome: Outcome) -> None:
+    """Chains that all went to infinity have no draws."""
+    if not bool(torch.isfinite(outcome.displacement).all()) or not math.isfinite(outcome.excess):
+        raise InputError(
+            f"the chains diverged: {outcome.diverged} of {len(outcome.displacement)} — raise gamma="
+            f"{outcome.at.gamma:.3g} or lower beta"
+        )
 
 
 def count_draws(outcome: Outcome, asked: Asked, chains: int) -> int:
@@ -129,12 +142,8 @@ def thinning(outcome: Outcome, n: int) -> int:
 
 def _sampled(land: Landscape, asked: Asked, report: Report, memory: float | None) -> Evidence:
     sampler, outcome = chains_of(land, asked, report)
-    start = outcome.displacement
-    chains = len(start)
-    if not bool(torch.isfinite(start).all()) or not math.isfinite(outcome.excess):
-        raise InputError(
-            f"the chains diverged: {outcome.diverged} of {chains} — raise gamma={outcome.at.gamma:.3g} or lower beta"
-        )
+    refuse_diverged(outcome)
+    chains = len(outcome.displacement)
     count = count_draws(outcome, asked, chains)
     stream = Stream(land.n, beta=asked.beta, groups=chains, device=land.device)
     tails = None
@@ -154,11 +163,19 @@ def _sampled(land: Landscape, asked: Asked, report: Report, memory: float | None
     kept = alive.cpu().numpy()
     if not kept.all():
         tails = None  # the largest weights of a dead chain cannot be told from those of the others
-    facts = {**_facts(sampler, outcome), "beta": asked.beta, "chains": chains, "draws": count, "thin": thin}
-    return Evidence(stream, kept, tails, trace[kept], _doubts(outcome, kept), facts, sampler, outcome)
+    rhat = mixing(trace[kept])
+    facts = facts_of(sampler, outcome) | {
+        "rhat": rhat,
+        "beta": asked.beta,
+        "chains": chains,
+        "draws": count,
+        "thin": thin,
+    }
+    return Evidence(stream, kept, tails, trace[kept], doubts_of(outcome, kept, rhat), facts, sampler, outcome)
 
 
-def _facts(sampler: Sampler, outcome: Outcome) -> dict[str, Any]:
+def facts_of(sampler: Sampler, outcome: Outcome) -> dict[str, Any]:
+    """Settings and diagnostics of the chains."""
     land, run = sampler.land, outcome.main
     return {
         "n": land.n,
@@ -168,29 +185,33 @@ def _facts(sampler: Sampler, outcome: Outcome) -> dict[str, Any]:
         "loss": float(sampler.losses.base.mean()),
         "llc": outcome.at.nbeta * outcome.excess,
         "sampler": outcome.sampler,
-        "rhat": outcome.rhat,
         "step_size": run.step_size,
         "batch_size": outcome.batch_size,
         "slope": outcome.slope,
         "burn_in": run.trace.draws,
-        "exhausted": outcome.exhausted,
         "interrupted": outcome.interrupted,
     }
 
 
-def _doubts(outcome: Outcome, alive: NDArray[np.bool_]) -> tuple[str, ...]:
+def doubts_of(outcome: Outcome, alive: NDArray[np.bool_], rhat: float) -> tuple[str, ...]:
+    """Why the draws may not be those of the posterior; `rhat` is of the draws themselves."""
     doubts = []
     if not alive.all():
         doubts.append(f"diverged chains: {int((~alive).sum())} of {len(alive)} were left out — raise gamma")
     if outcome.interrupted:
         doubts.append("partial: sampling was interrupted before the chains had converged")
-    elif not outcome.rhat < 1.1:
-        doubts.append(f"not converged: split-R̂ = {outcome.rhat:.3f} between chains — raise budget")
-    elif outcome.exhausted:
-        doubts.append("not converged: the budget ended before the mean loss was known to rtol — raise budget")
+    if not rhat < MIXED:
+        doubts.append(f"not converged: split-R̂ = {rhat:.3f} between chains — raise draws and budget")
     if abs(outcome.slope) > 0.05:
         doubts.append(
             f"biased draws: the smallest minibatch step still moves the mean excess loss by {outcome.slope:.0%} — "
             f"raise budget or batch_size"
         )
     return tuple(doubts)
+
+
+def mixing(trace: NDArray[np.float64]) -> float:
+    """Split-R̂ of a trace (chains, draws)."""
+    half = trace.shape[1] // 2
+    halves = np.concatenate([trace[:, :half], trace[:, half : 2 * half]])
+    return split_rhat(halves.mean(1), float(halves.var(1).mean()), half)

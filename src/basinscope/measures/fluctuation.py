@@ -1,0 +1,148 @@
+"""The singular fluctuation ν, on all data or on minibatches."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..checks import whole
+from ..errors import InputError
+from ..estimates import Estimate, Verdict
+from ..landscape import Landscape
+from ..progress import Report, tracked
+from ..sampling.draws import draws as onward
+from ..sampling.draws import own_losses
+from .evidence import Asked, chains_of, count_draws, doubts_of, facts_of, gather, mixing, refuse_diverged
+from .verdicts import drawn, imprecise
+
+
+def fluctuation(
+    source: Any,
+    *,
+    beta: float = 1.0,
+    samples: int | None = None,
+    gamma: float | None = None,
+    sampler: str = "auto",
+    chains: int | None = None,
+    draws: int | None = None,
+    batch_size: int | None = None,
+    rtol: float = 0.02,
+    budget: float = 60.0,
+    seed: int = 0,
+    progress: bool = True,
+) -> Estimate:
+    """ν̂ = (β/2) Σ_i Var[log p(x_i|w)], the singular fluctuation; 2ν̂/n is the gap WAIC predicts between BtL and BgL.
+
+    With `samples`, each draw's losses are taken on that many samples only, each chain going through all data in an
+    order of its own, so that one draw costs samples/n of a full pass. A sample then has c_i draws instead of all, and
+
+        V̂ = n Σ_i Σ_s (l_is − l̄_i)² / Σ_i (c_i − 1)
+
+    has the same mean as on all data: draws that saw a sample are a random part of all draws.
+
+    Args:
+        source: a landscape, or log-likelihoods (draws, n) or (chains, draws, n).
+        beta: inverse temperature of the draws.
+        samples: per draw and chain; all unless given.
+        gamma, sampler, chains, draws, batch_size, rtol, budget, seed, progress: as for `waic`.
+
+    Examples:
+        >>> import numpy as np, basinscope as bs
+        >>> draws = np.random.default_rng(0).normal(-1.0, 0.1, size=(4, 500, 20))
+        >>> round(bs.fluctuation(draws).value, 2)  # ½ · 20 · 0.01
+        0.1
+    """
+    asked = Asked(beta, gamma, sampler, chains, draws, batch_size, rtol, budget, seed)
+    with tracked("fluctuation", progress) as report:
+        if samples is None:
+            return drawn("fluctuation", gather(source, asked, report), lambda each: each.fluctuation)
+        if not isinstance(source, Landscape):
+            raise InputError(
+                f"samples={samples} is about drawing from a landscape, got draws already made — leave it out"
+            )
+        return _visited(source, asked, min(whole("samples", samples, 1), source.n), report)
+
+
+def _visited(land: Landscape, asked: Asked, size: int, report: Report) -> Estimate:
+    sampler, outcome = chains_of(land, asked, report)
+    refuse_diverged(outcome)
+    chains = len(outcome.displacement)
+    count = count_draws(outcome, asked, chains)
+    visits = Visits(chains, land.n, size, asked.seed, land.device)
+    alive = torch.ones(chains, dtype=torch.bool)
+    trace = np.empty((chains, count))
+    for number, (delta, living) in enumerate(onward(sampler, outcome, count, seed=asked.seed + 2)):
+        indices = visits.next()
+        losses = own_losses(sampler.losses, delta, indices)
+        visits.add(indices, losses)
+        trace[:, number] = losses.mean(1).cpu().numpy()
+        alive = living
+        report(number / count, f"{number + 1} of {count} draws")
+    kept = np.flatnonzero(alive.cpu().numpy())
+    if count * len(kept) * size < 2 * land.n:
+        raise InputError(
+            f"{count} draws of {len(kept)} chains on {size} of {land.n} samples see a sample fewer than two times on "
+            f"average, too few for a variance — raise draws or samples"
+        )
+    value = 0.5 * asked.beta * visits.variance(kept)
+    left = np.array([visits.variance(np.delete(kept, g)) for g in range(len(kept))])
+    stderr = 0.5 * asked.beta * math.sqrt((len(left) - 1) * left.var())
+    rhat = mixing(trace[kept])
+    reasons = (*doubts_of(outcome, alive.cpu().numpy(), rhat), *imprecise(stderr, abs(value)))
+    verdict: Verdict = "doubtful" if reasons else "ok"
+    facts = facts_of(sampler, outcome) | {
+        "rhat": rhat,
+        "beta": asked.beta,
+        "chains": chains,
+        "draws": count,
+        "samples": size,
+        "visits": count * chains * size / land.n,
+    }
+    return Estimate("fluctuation", value, stderr, verdict, reasons, facts)
+
+
+class Visits:
+    """Sums of the losses that chains saw, sample by sample.
+
+    Every chain goes through the data in an order of its own, new on each round: all samples are seen equally often,
+    and the draws that saw one are far apart.
+
+    Args:
+        chains: C.
+        n: samples.
+        size: samples per draw and chain.
+        seed: of the orders.
+        device: where to add up.
+    """
+
+    def __init__(self, chains: int, n: int, size: int, seed: int, device: torch.device | str = "cpu") -> None:
+        self.n, self.size = n, size
+        self._generator = torch.Generator(device).manual_seed(seed)
+        self._order = torch.empty(chains, 0, dtype=torch.long, device=device)
+        self._sums = torch.zeros(3, chains, n, dtype=torch.float64, device=device)  # of 1, l and l²
+
+    def next(self) -> Tensor:
+        """The samples (C, m) that each chain's next draw is to be seen on, no sample twice in a draw."""
+        if self._order.shape[1] < self.size:  # the rest of a round is dropped: a draw sees a sample once
+            chains = self._sums.shape[1]
+            keys = torch.rand(chains, self.n, generator=self._generator, device=self._sums.device)
+            self._order = keys.argsort(1)
+        now, self._order = self._order[:, : self.size], self._order[:, self.size :]
+        return now
+
+    def add(self, indices: Tensor, losses: Tensor) -> None:
+        """Add losses (C, m), each less that at w*, which keeps the digits of their squares."""
+        for row, values in zip(self._sums, (torch.ones_like(losses), losses, losses.square()), strict=True):
+            row.scatter_add_(1, indices, values)
+
+    def variance(self, chains: Any = None) -> float:
+        """V̂ of the given chains."""
+        chosen = slice(None) if chains is None else torch.as_tensor(chains, device=self._sums.device)
+        count, first, second = self._sums[:, chosen].sum(1)
+        seen = count > 0
+        squares = (second - first.square() / count.clamp(min=1))[seen].sum()
+        return float(self.n * squares / (count[seen] - 1).sum())
