@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import signal
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -123,8 +124,9 @@ def report(
     store: Where = "runs",
     out: Annotated[Path | None, typer.Option("--out", help="Folder to write to; results/NAME unless given.")] = None,
 ) -> None:
-    """Make a study's table and figures from what is stored, at the settings it was last run with."""
+    """Make a study's page, table and figures from what is stored, at the settings it was last run with."""
     with _extra():
+        from ..report.studies import write_study_page
         from ..runs.references import load
         from ..runs.results import Results
         from ..runs.settings import merged, overrides, resolved, validated
@@ -142,10 +144,19 @@ def report(
         results = Results(study, settings, held)
         folder = out or Path("results") / study.name
         written = results.write(folder)
+        again = _again(name, store, scale, change)
+        written.append(write_study_page(results, folder, written, again))
     console = Console(highlight=False)
     if results.missing:
         console.print(f"[yellow]{len(results.missing)} of {len(results.jobs)} jobs have no result yet[/]")
     console.print(f"wrote {', '.join(path.name for path in written)} to [bold]{escape(str(folder))}[/]")
+
+
+def _again(name: str, store: str, scale: str | None, change: list[str] | None) -> str:
+    """The commands that make a report from nothing."""
+    common = [name, *(["--store", store] if store != "runs" else []), *(["--scale", scale] if scale else [])]
+    common += [part for each in change or [] for part in ("-s", each)]
+    return "\n".join(shlex.join(["basinscope", "study", what, *common]) for what in ("run", "report"))
 
 
 def _found(name: str) -> Named:

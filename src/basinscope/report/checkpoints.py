@@ -282,7 +282,7 @@ def _kept(
 
 def _moment(file: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """When in training a checkpoint was written, as far as it or its name tells, and the rows it holds."""
-    point: dict[str, Any] = {"name": file.name}
+    point: dict[str, Any] = {"name": file.stem}
     if file.suffix.lower() in SAFE and _is_training(file):
         state = load_checkpoint(file)
         rows = list(state["rows"])

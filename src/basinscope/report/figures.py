@@ -150,6 +150,7 @@ def over_training(
     *,
     logarithmic: bool = False,
     title: str = "",
+    styles: Sequence[str] = STYLES,
 ) -> Markup | None:
     """Curves over training: each a name with points (x, y) or (x, y, stderr)."""
     known = [(name, [each for each in points if math.isfinite(each[1])]) for name, points in series]
@@ -164,7 +165,7 @@ def over_training(
         title or f"{label} over training", span, padded(ys, "log" if log else "linear"), axis, label, height=300
     )
     for place, (name, points) in enumerate(known):
-        style = STYLES[place % len(STYLES)]
+        style = styles[place % len(styles)]
         drawn = thinned(points)
         if any(len(point) > 2 and math.isfinite(point[2]) and point[2] > 0 for point in drawn):
             chart.band([(p[0], *_edges(p)) for p in drawn], "", style)

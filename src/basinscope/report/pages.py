@@ -14,7 +14,18 @@ from . import figures
 from .figures import real
 from .report import Report, estimates
 from .story import story
-from .words import VERDICTS, duration, interval, meaning_of, moment, number, title_of, with_error
+from .words import (
+    VERDICTS,
+    duration,
+    interval,
+    keywords,
+    meaning_of,
+    moment,
+    number,
+    sentence,
+    title_of,
+    with_error,
+)  # fmt: skip
 
 
 @cache
@@ -30,6 +41,8 @@ def templates() -> Environment:
     found.globals.update(
         number=number, with_error=with_error, interval=interval, title_of=title_of, meaning_of=meaning_of,
         moment=moment, duration=duration, VERDICTS=VERDICTS, figures=figures, style=style,
+        keywords=keywords,
+        sentence=sentence,
     )  # fmt: skip
     return found
 
@@ -117,6 +130,7 @@ def _training(report: Report) -> dict[str, Any]:
         axis,
         "effective dimension / 2",
         title="λ̂ and half the soft rank over training",
+        styles=("s1", "s3"),
     )  # fmt: skip
     measured = [("measured data", curve(lambda m: (real(m["subject"]["loss_value"]),)))]
     losses = figures.over_training(

@@ -13,6 +13,8 @@ MISSING = "–"
 NAMES: dict[str, tuple[str, str]] = {
     "llc": ("learning coefficient λ̂", "half the effective number of parameters, from sampling"),
     "half_soft_rank": ("½ soft rank", "λ̂ of a quadratic basin of the same curvature"),
+    "llc_verdict": ("verdict on λ̂", ""),
+    "train_loss": ("training loss", ""),
     "hessian_trace": ("Hessian trace", "total curvature; the slope of λ̂ where nβ is small"),
     "largest_eigenvalue": ("largest eigenvalue", "sharpest direction of the Hessian"),
     "log_det": ("½ log det(I + F/Λ)", "Laplace's complexity term: volume of the basin against the prior's"),
@@ -102,6 +104,26 @@ def reason_and_remedy(warning: str) -> tuple[str, str]:
     """
     reason, dash, remedy = warning.rpartition(" — ")
     return (reason, remedy) if dash else (warning, "")
+
+
+def keywords(warnings: list[str]) -> str:
+    """What warnings are about, for a table: the words before their colons.
+
+    Examples:
+        >>> keywords(["not converged: R̂ = 1.3 — raise budget", "not converged: it drifts", "imprecise: 20 %"])
+        'not converged, imprecise'
+    """
+    return ", ".join(dict.fromkeys(warning.partition(":")[0] for warning in warnings))
+
+
+def sentence(text: str) -> str:
+    """A text with a capital in front; Greek letters stay what they are.
+
+    Examples:
+        >>> sentence("train longer"), sentence("λ̂ is doubtful")
+        ('Train longer', 'λ̂ is doubtful')
+    """
+    return text[:1].upper() + text[1:] if text[:1].isascii() else text
 
 
 def title_of(name: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter
 
@@ -57,6 +57,29 @@ class Result:
 
     rows: Sequence[Mapping[str, Any]]
     arrays: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What a paper shows, and what the study's results show beside it.
+
+    Attributes:
+        title: the question, or the paper's figure or table.
+        paper: what the paper has, in words and numbers, with its source.
+        ours: what these results have, in the same terms.
+        verdict: `ok` where they agree, `doubtful` where they do so in part, `failed` where they do not.
+        rows: numbers side by side, a mapping from column to value each.
+
+    Examples:
+        >>> Finding("Slope of λ̂", "1.00 (Fig. 2)", "0.98 ± 0.01 over 30 runs").verdict
+        'ok'
+    """
+
+    title: str
+    paper: str
+    ours: str
+    verdict: Literal["ok", "doubtful", "failed"] = "ok"
+    rows: Sequence[Mapping[str, Any]] = ()
 
 
 class Study:
@@ -124,6 +147,10 @@ class Study:
 
     def report(self, results: Results, folder: Path) -> Sequence[Path]:
         """Write tables and figures to `folder`; the files written. The joint table is there already."""
+        return []
+
+    def findings(self, results: Results) -> Sequence[Finding]:
+        """What the results say beside what a paper says; the study's page opens with it."""
         return []
 
     def settings(self, **values: Any) -> Any:

@@ -13,7 +13,7 @@ from ..landscape import Landscape, watanabe_nbeta
 from ..measures.llc import llc
 from ..runs.results import Results
 from ..runs.scratch import Scratch
-from ..runs.study import Job, Settings, Study
+from ..runs.study import Finding, Job, Settings, Study
 
 
 class QuadraticSettings(Settings):
@@ -97,6 +97,31 @@ class Quadratics(Study):
         path = folder / "summary.csv"
         summary.to_csv(path)
         return [path]
+
+    def findings(self, results: Results) -> Sequence[Finding]:
+        """How far λ̂ is from the exact value, in standard errors."""
+        table = results.table
+        off, relative = table["off"], table["llc"] / table["exact"] - 1
+        spread = float((off**2).mean() ** 0.5)
+        return [
+            Finding(
+                "λ̂ of a quadratic basin",
+                "Theory: λ = ½ Σ nβσ/(nβσ + γ) exactly; estimates should be off by about one standard error.",
+                f"{len(table)} runs are off by {spread:.2f} standard errors (root mean square) and by "
+                f"{abs(relative).max():.2%} at most.",
+                "ok" if spread < 2 else "doubtful" if spread < 4 else "failed",
+                [
+                    {
+                        "dimension": dimension,
+                        "condition": condition,
+                        "exact": float(part["exact"].iloc[0]),
+                        "λ̂, mean": float(part["llc"].mean()),
+                        "runs": len(part),
+                    }
+                    for (dimension, condition), part in table.groupby(["dimension", "condition"])
+                ],
+            )
+        ]
 
 
 def eigenvalues(dimension: int, condition: float) -> list[float]:

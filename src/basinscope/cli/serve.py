@@ -1,0 +1,51 @@
+"""`basinscope serve`: the live page over a folder of runs."""
+
+from __future__ import annotations
+
+import secrets
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from ..errors import InputError
+
+_LEAST = 16  # characters of a token
+
+
+def serve(
+    runs: Annotated[Path, typer.Argument(metavar="RUNS", help="Folder of studies, trainings and reports.")] = Path(
+        "runs"
+    ),
+    host: Annotated[str, typer.Option("--host", help="Address to listen at; any but this machine's needs a token.")] = (
+        "127.0.0.1"
+    ),
+    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="Port; 0 takes a free one.")] = 8765,
+    token: Annotated[
+        str | None,
+        typer.Option("--token", envvar="BASINSCOPE_TOKEN", help="What visitors must show; made up when one is needed."),
+    ] = None,
+) -> None:
+    """Show runs and studies in a browser as they progress. Reads only."""
+    try:
+        import uvicorn
+
+        from ..report.catalogue import Catalogue
+        from ..report.server import LOCAL, application
+    except ModuleNotFoundError as error:
+        raise InputError(f"the live page needs {error.name} — pip install 'basinscope[serve]'") from error
+    if token is not None and len(token) < _LEAST:
+        raise InputError(f"--token must have at least {_LEAST} characters, got {len(token)} — leave it out to get one")
+    if token is None and host not in LOCAL:
+        token = secrets.token_urlsafe(24)
+    app = application(Catalogue(runs), token=token)
+    config = uvicorn.Config(app, host=host, port=port, log_level="error", access_log=False, timeout_graceful_shutdown=1)
+    try:
+        socket = config.bind_socket()
+    except SystemExit:
+        raise InputError(f"cannot listen at {host}:{port} — is it taken? Choose another with --port") from None
+    shown = f"[{host}]" if ":" in host else host
+    address = f"http://{shown}:{socket.getsockname()[1]}/" + (f"?token={token}" if token else "")
+    Console(highlight=False).print(f"live page of {runs}: {address}   (Ctrl-C ends it)", soft_wrap=True, markup=False)
+    uvicorn.Server(config).run(sockets=[socket])

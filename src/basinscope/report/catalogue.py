@@ -1,0 +1,347 @@
+"""What lies in a folder of runs: jobs of studies, trainings and reports, each as one row; read again as it changes."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ..errors import BasinscopeError, InputError
+from ..runs.status import Status, manifests_in, statuses
+from ..runs.store import Damaged, Store
+from .report import Report
+from .trainings import training_header
+
+TRAINING, REPORT, STORE = "checkpoint.safetensors", "report.json", "store.json"
+_DEPTH = 6
+_FRESH = 60.0  # seconds since the last write within which a training counts as running
+_OWN = ("results", "failures", "studies", "aside", "points")  # folders whose files are not runs of their own
+_TEXT = 300  # characters of a value that a table shows
+
+
+@dataclass(frozen=True)
+class Detail:
+    """What can be drawn of a run.
+
+    Attributes:
+        rows: its history.
+        report: its measurements, where it is a report.
+        trace: chains by draws, where a job kept them.
+    """
+
+    rows: list[dict[str, Any]] = field(default_factory=list)
+    report: Report | None = None
+    trace: list[list[float]] | None = None
+
+
+@dataclass
+class _Entry:
+    row: dict[str, Any]
+    version: int
+    stamp: Any
+    load: Callable[[], Detail]
+
+
+class Catalogue:
+    """The runs below a folder, by an id that says nothing of where they lie.
+
+    A run is found by looking its id up, never by a path from outside. Links that lead out of the folder are not
+    followed. Nothing is written.
+
+    Examples:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     catalogue = Catalogue(Path(folder))
+        ...     catalogue.scan()
+        ...     catalogue.changed(0)
+        (0, [], [])
+    """
+
+    def __init__(self, root: Path) -> None:
+        if not root.is_dir():
+            raise InputError(f"there is no folder of runs at {root}")
+        self.root = root.resolve()
+        self.version = 0
+        self.studies: list[dict[str, Any]] = []
+        self._entries: dict[str, _Entry] = {}
+        self._gone: dict[str, int] = {}
+        self._lock = threading.Lock()
+        self._scanning = threading.Lock()
+
+    # ------------------------------------------------------------------ reading
+
+    def changed(self, since: int) -> tuple[int, list[dict[str, Any]], list[str]]:
+        """Rows that are newer than a version, and ids that went away after it."""
+        with self._lock:
+            rows = [entry.row for entry in self._entries.values() if entry.version > since]
+            gone = [identity for identity, version in self._gone.items() if version > since]
+            return self.version, rows, gone
+
+    def row(self, identity: str) -> dict[str, Any] | None:
+        """The row of a run; None when there is no such run."""
+        with self._lock:
+            entry = self._entries.get(identity)
+            return None if entry is None else entry.row
+
+    def detail(self, identity: str) -> Detail:
+        """What can be drawn of a run."""
+        with self._lock:
+            entry = self._entries.get(identity)
+        if entry is None:
+            return Detail()
+        try:
+            return entry.load()
+        except (BasinscopeError, Damaged, OSError):
+            return Detail()  # its row says what is wrong
+
+    # ------------------------------------------------------------------ scanning
+
+    def scan(self) -> None:
+        """Look at the folder once more; what has not changed since is not read again."""
+        with self._scanning:
+            seen: set[str] = set()
+            studies: list[dict[str, Any]] = []
+            for folder, names in self._folders():
+                if STORE in names:
+                    studies += self._scan_store(folder, seen)
+                if TRAINING in names or f"{TRAINING}.part" in names:
+                    self._scan_training(folder, seen)
+                if REPORT in names:
+                    self._scan_report(folder, seen)
+            with self._lock:
+                gone = self._entries.keys() - seen
+                if gone or studies != self.studies:
+                    self.version += 1
+                for identity in gone:
+                    del self._entries[identity]
+                    self._gone[identity] = self.version
+                self.studies = studies
+
+    def _folders(self) -> Iterator[tuple[Path, set[str]]]:
+        """Folders that may hold a run, with the names of the files in them."""
+        for place, folders, files in os.walk(self.root, followlinks=False):
+            here = Path(place)
+            depth = len(here.relative_to(self.root).parts)
+            skipped = _OWN if STORE in files or REPORT in files else ()
+            folders[:] = sorted(n for n in folders if depth < _DEPTH and n not in skipped and not n.startswith("."))
+            yield here, {name for name in files if self._inside(here / name)}
+
+    def _inside(self, path: Path) -> bool:
+        return not path.is_symlink() or path.resolve().is_relative_to(self.root)
+
+    def _put(self, seen: set[str], row: dict[str, Any], stamp: Any, load: Callable[[], Detail]) -> None:
+        seen.add(row["id"])
+        with self._lock:
+            before = self._entries.get(row["id"])
+            if before is not None and before.row == row:
+                before.stamp = stamp
+                return
+            self.version += 1
+            self._gone.pop(row["id"], None)
+            self._entries[row["id"]] = _Entry(row, self.version, stamp, load)
+
+    def _unchanged(self, identity: str, stamp: Any) -> bool:
+        with self._lock:
+            before = self._entries.get(identity)
+            return before is not None and before.stamp == stamp
+
+    def _place(self, folder: Path) -> tuple[str, str]:
+        """Group and name of a run that is a folder."""
+        parts = folder.relative_to(self.root).parts
+        return "/".join(parts[:-1]) or "·", parts[-1] if parts else self.root.name
+
+    # ------------------------------------------------------------------ trainings and reports
+
+    def _scan_training(self, folder: Path, seen: set[str]) -> None:
+        file = folder / TRAINING
+        identity = _identity("training", str(folder.relative_to(self.root)))
+        stamp = _stamp(file)
+        fresh = stamp is not None and time.time() - stamp[1] / 1e9 < _FRESH
+        if self._unchanged(identity, (stamp, fresh)):
+            seen.add(identity)
+            return
+        group, name = self._place(folder)
+        row: dict[str, Any] = {"id": identity, "kind": "training", "group": group, "name": name, "values": {}}
+        if stamp is None:
+            row |= {"status": "starting", "note": "its first checkpoint is still being written"}
+            self._put(seen, row, (stamp, fresh), Detail)
+            return
+        try:
+            header = training_header(file)
+        except InputError as error:
+            row |= {"status": "damaged", "note": str(error)}
+            self._put(seen, row, (stamp, fresh), Detail)
+            return
+        if header is None:
+            return
+        rows = [dict(each) for each in header["rows"]]
+        over = header["over"]
+        row |= {
+            "status": over[0] if over else "running" if fresh else "at rest",
+            "note": over[1] if over else "",
+            "updated": stamp[1] / 1e9,
+            "values": _values(_last(rows)),
+        }
+        self._put(seen, row, (stamp, fresh), lambda: Detail([dict(each) for each in _rows_of(file)]))
+
+    def _scan_report(self, folder: Path, seen: set[str]) -> None:
+        file = folder / REPORT
+        identity = _identity("report", str(folder.relative_to(self.root)))
+        stamp = _stamp(file)
+        if self._unchanged(identity, stamp):
+            seen.add(identity)
+            return
+        group, name = self._place(folder)
+        row: dict[str, Any] = {"id": identity, "kind": "report", "group": group, "name": name, "values": {}}
+        try:
+            report = Report.load(file)
+            row |= {
+                "name": report.title,
+                "status": "measured",
+                "note": f"{len(report.points)} checkpoints" if len(report.points) > 1 else "",
+                "updated": report.facts["made"],
+                "values": _values(report.rows()[-1]),
+            }
+        except (BasinscopeError, KeyError, TypeError, AttributeError) as error:
+            row |= {"status": "damaged", "note": f"{error}"}
+            self._put(seen, row, stamp, Detail)
+            return
+        self._put(seen, row, stamp, lambda: _report_detail(file))
+
+    # ------------------------------------------------------------------ studies
+
+    def _scan_store(self, folder: Path, seen: set[str]) -> list[dict[str, Any]]:
+        try:
+            store = Store(folder)
+            found = statuses(store)
+            failures, manifests = store.failed(), manifests_in(store)
+        except (BasinscopeError, OSError, ValueError, KeyError) as error:
+            return [{"study": folder.name, "title": str(error), "done": 0, "total": 0, "failed": 0, "running": False}]
+        finished = _finished(store)
+        running = {each.study for each in found if each.driver is not None and each.driver["alive"]}
+        for asked in manifests:
+            for key, label in asked["jobs"]:
+                self._scan_job(folder, store, asked["study"], key, label, finished, failures, running, seen)
+        return [_progress(each) for each in found]
+
+    def _scan_job(
+        self,
+        folder: Path,
+        store: Store,
+        study: str,
+        key: str,
+        label: str,
+        finished: Mapping[str, Any],
+        failures: set[str],
+        running: set[str],
+        seen: set[str],
+    ) -> None:
+        identity = _identity("job", f"{folder.relative_to(self.root)}/{key}")
+        if identity in seen:
+            return
+        state = "done" if key in finished else "failed" if key in failures else "waiting"
+        stamp = (state, finished.get(key), study in running)
+        if self._unchanged(identity, stamp):
+            seen.add(identity)
+            return
+        row: dict[str, Any] = {"id": identity, "kind": "job", "group": study, "name": label, "status": state}
+        row |= {"values": {}, "note": ""}
+        load: Callable[[], Detail] = Detail
+        if state == "done":
+            try:
+                record = store.record(key)
+                table, _ = store.contents(record)
+                rows = table.to_pylist()
+                row |= {
+                    "updated": record["finished"],
+                    "values": _values({**record["config"], **_last(rows), "seconds": record["seconds"]}),
+                }
+                load = lambda: _job_detail(store, key)  # noqa: E731 — one of several ways to load
+            except (Damaged, BasinscopeError) as error:
+                row |= {"status": "damaged", "note": str(error)}
+        elif state == "failed":
+            try:
+                row["note"] = str(store.failure(key)["error"])[:_TEXT]
+            except BasinscopeError as error:
+                row["note"] = str(error)
+        elif study in running:
+            row["status"] = "in line"
+        self._put(seen, row, stamp, load)
+
+
+def _finished(store: Store) -> dict[str, Any]:
+    from ..runs.store import recorded_key
+
+    return {key: tuple(stamp) for name, stamp in store.results().items() if (key := recorded_key(name)) is not None}
+
+
+def _progress(status: Status) -> dict[str, Any]:
+    alive = status.driver is not None and bool(status.driver["alive"])
+    return {
+        "study": status.study,
+        "title": status.title,
+        "scale": status.scale,
+        "done": status.done,
+        "total": status.total,
+        "failed": len(status.failed),
+        "running": alive,
+        "left": (status.driver or {}).get("left") if alive else None,
+    }
+
+
+def _identity(kind: str, place: str) -> str:
+    return hashlib.sha256(f"{kind}:{place}".encode("utf-8", "surrogateescape")).hexdigest()[:20]
+
+
+def _stamp(file: Path) -> tuple[int, int] | None:
+    try:
+        found = file.stat()
+    except OSError:
+        return None
+    return found.st_size, found.st_mtime_ns
+
+
+def _rows_of(file: Path) -> list[dict[str, Any]]:
+    header = training_header(file)
+    return [] if header is None else list(header["rows"])
+
+
+def _report_detail(file: Path) -> Detail:
+    report = Report.load(file)
+    return Detail(list(report.facts["history"]), report)
+
+
+def _job_detail(store: Store, key: str) -> Detail:
+    found = store.load(key)
+    trace = found.arrays.get("trace")
+    usable = trace is not None and getattr(trace, "ndim", 0) == 2
+    return Detail([dict(row) for row in found.rows], None, trace.tolist() if usable and trace is not None else None)
+
+
+def _last(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """The last known value of every column: a measurement is not made at every row."""
+    found: dict[str, Any] = {}
+    for row in rows:
+        found |= {name: value for name, value in row.items() if value is not None}
+    return found
+
+
+def _values(row: Mapping[str, Any]) -> dict[str, Any]:
+    """What a table can show, as JSON has it."""
+    return {str(name)[:_TEXT]: plain for name, value in row.items() if (plain := _plain(value)) is not None}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, bool) or value is None:
+        return None if value is None else str(value).lower()
+    if isinstance(value, (int, float)):
+        return value if math.isfinite(value) else str(value)
+    text = value if isinstance(value, str) else json.dumps(value, default=str)
+    return text.encode("utf-8", "replace").decode()[:_TEXT]

@@ -1,0 +1,97 @@
+"""Runs side by side, as a piece of the live page."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from markupsafe import Markup
+
+from . import figures
+from .catalogue import Catalogue, Detail
+from .figures import real
+from .pages import axis_of, templates
+
+_NAME = 60
+_FIRST = ("llc", "llc_verdict", "half_soft_rank", "train_loss", "validation_loss", "loss", "wbic", "gap")
+
+
+def comparison(catalogue: Catalogue, wanted: Sequence[str]) -> str:
+    """Numbers, curves over training and chains of the runs that are there."""
+    runs = [(row, catalogue.detail(each)) for each in dict.fromkeys(wanted) if (row := catalogue.row(each)) is not None]
+    return (
+        templates()
+        .get_template("compare.html")
+        .render(
+            runs=[
+                (row, detail, figures.STYLES[place % len(figures.STYLES)]) for place, (row, detail) in enumerate(runs)
+            ],
+            columns=_columns([row for row, _ in runs]),
+            curves=_curves(runs),
+            chains=[(row["name"], drawn) for row, detail in runs if (drawn := _chains(detail)) is not None],
+        )
+    )
+
+
+def _columns(rows: list[dict[str, Any]]) -> list[str]:
+    """Names of the values, the most wanted first; a standard error stands with its value."""
+    names = dict.fromkeys(name for row in rows for name in row["values"])
+    first = [name for name in _FIRST if name in names]
+    return [*first, *(n for n in names if n not in first and not (n.endswith("_stderr") and n[:-7] in names))]
+
+
+def _curves(runs: list[tuple[dict[str, Any], Detail]]) -> list[tuple[str, Markup]]:
+    found = []
+    for title, names, logarithmic in (
+        ("λ̂ over training", ("llc",), False),
+        ("training loss", ("train_loss", "loss"), True),
+        ("validation loss", ("validation_loss",), True),
+    ):
+        axis = "epoch" if all(_has(detail, "epoch") for _, detail in runs if _history(detail)) else "step"
+        series = [(row["name"][:_NAME], _points(detail, axis, names)) for row, detail in runs]
+        drawn = figures.over_training(series, axis, title, logarithmic=logarithmic)
+        if drawn is not None and any(len(points) > 1 for _, points in series):
+            found.append((title, drawn))
+    return found
+
+
+def _history(detail: Detail) -> list[dict[str, Any]]:
+    """The rows over training: of the training itself, or of the checkpoints that were measured."""
+    if detail.report is not None and len(detail.report.points) > 1:
+        axis, places = axis_of(detail.report.points)
+        name = "step" if axis == "checkpoint" else axis
+        return [{name: x, **row} for x, row in zip(places, detail.report.rows(), strict=True)]
+    return detail.rows if len(detail.rows) > 1 else []
+
+
+def _has(detail: Detail, name: str) -> bool:
+    return all(row.get(name) is not None for row in _history(detail))
+
+
+def _points(detail: Detail, axis: str, names: Sequence[str]) -> list[tuple[float, ...]]:
+    rows = _history(detail)
+    name = next((each for each in names if any(row.get(each) is not None for row in rows)), names[0])
+    return [
+        (real(row.get(axis)), real(row.get(name)), real(row.get(f"{name}_stderr")))
+        for row in rows
+        if row.get(name) is not None and row.get(axis) is not None
+    ]
+
+
+def _chains(detail: Detail) -> Markup | None:
+    if detail.report is not None:
+        final = detail.report.final
+        return None if final["trace"] is None else figures.chains(final["trace"], final["llc"])
+    if not detail.trace or not detail.trace[0]:
+        return None
+    row = detail.rows[-1] if detail.rows else {}
+    blocks = len(detail.trace[0])
+    value, stderr = real(row.get("value")), real(row.get("stderr"))
+    trace = {
+        "draws": row.get("draws") or blocks,
+        "burn_in": (row.get("draws") or blocks) // 2,
+        "count": len(detail.trace),
+        "chains": detail.trace[:12],
+        "mean": [sum(column) / len(column) for column in zip(*detail.trace, strict=True)],
+    }
+    return figures.chains(trace, {"value": value, "interval90": [value - 1.645 * stderr, value + 1.645 * stderr]})

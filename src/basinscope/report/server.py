@@ -1,0 +1,189 @@
+"""The live page: a small web application over a catalogue of runs. It reads, and never writes."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hmac
+import json
+from collections.abc import AsyncIterator, Callable
+from http.cookies import CookieError, SimpleCookie
+from typing import Any
+from urllib.parse import parse_qs, quote
+
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response, StreamingResponse
+from starlette.routing import Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from .catalogue import Catalogue
+from .compare import comparison
+from .pages import asset, report_page, templates
+
+LOCAL = ("127.0.0.1", "localhost", "::1")
+COOKIE = "basinscope-token"
+MOST = 6  # runs side by side
+_CHUNK = 400  # rows in one message
+_EVERY = 1.0  # seconds between looks at the folder
+_HEADERS = {
+    "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
+    "img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+    "referrer-policy": "no-referrer",
+    "cross-origin-resource-policy": "same-origin",
+    "cache-control": "no-store",
+}
+
+
+def application(catalogue: Catalogue, *, token: str | None = None, hosts: tuple[str, ...] = LOCAL) -> ASGIApp:
+    """The live page of a catalogue.
+
+    Args:
+        catalogue: the runs.
+        token: what a visitor must show; nothing unless given.
+        hosts: names under which it answers, when there is no token: a page elsewhere cannot reach it under its own.
+    """
+
+    @contextlib.asynccontextmanager
+    async def lifespan(app: Starlette) -> AsyncIterator[None]:
+        watching = asyncio.create_task(_watch(catalogue))
+        try:
+            yield
+        finally:
+            watching.cancel()
+
+    async def page(request: Request) -> Response:
+        return HTMLResponse(templates().get_template("live.html").render(name=catalogue.root.name))
+
+    async def compare(request: Request) -> Response:
+        wanted = request.query_params.getlist("run")[:MOST]
+        return HTMLResponse(await run_in_threadpool(comparison, catalogue, wanted))
+
+    async def report(request: Request) -> Response:
+        detail = await run_in_threadpool(catalogue.detail, request.path_params["identity"])
+        if detail.report is None:
+            return PlainTextResponse("there is no such report", 404)
+        text = await run_in_threadpool(report_page, detail.report)
+        # A report carries its style inside and no script; this page of the server alone may have that.
+        return HTMLResponse(text, headers={"content-security-policy": "default-src 'none'; style-src 'unsafe-inline'"})
+
+    async def events(request: Request) -> Response:
+        return StreamingResponse(_changes(catalogue, request), media_type="text/event-stream")
+
+    app = Starlette(
+        routes=[
+            Route("/", page),
+            Route("/compare", compare),
+            Route("/report/{identity}", report),
+            Route("/events", events),
+            Route("/style.css", _file("style.css", "text/css")),
+            Route("/live.css", _file("live.css", "text/css")),
+            Route("/live.js", _file("live.js", "text/javascript")),
+        ],
+        lifespan=lifespan,
+    )
+    return _Guard(app, token, hosts)
+
+
+async def _watch(catalogue: Catalogue) -> None:
+    while True:
+        with contextlib.suppress(OSError):  # a folder that vanished while it was read: the next look is soon
+            await run_in_threadpool(catalogue.scan)
+        await asyncio.sleep(_EVERY)
+
+
+async def _changes(catalogue: Catalogue, request: Request) -> AsyncIterator[str]:
+    """Everything that is known, then whatever changes, until the visitor leaves."""
+    since, told = 0, ""
+    while not await request.is_disconnected():
+        version, rows, gone = catalogue.changed(since)
+        for start in range(0, len(rows), _CHUNK):
+            yield _event("runs", rows[start : start + _CHUNK])
+        if gone:
+            yield _event("gone", gone)
+        studies = json.dumps(catalogue.studies)
+        if studies != told:
+            told = studies
+            yield _event("studies", catalogue.studies)
+        yield _event("ready", {"version": version}) if version != since or since == 0 else ": still here\n\n"
+        since = version
+        await asyncio.sleep(_EVERY / 2)
+
+
+def _event(name: str, data: Any) -> str:
+    return f"event: {name}\ndata: {json.dumps(data, allow_nan=False)}\n\n"
+
+
+def _file(name: str, kind: str) -> Callable[[Request], Any]:
+    text = asset(name)
+
+    async def answer(request: Request) -> Response:
+        return Response(text, media_type=kind)
+
+    return answer
+
+
+class _Guard:
+    """Lets in who may see the page, and says to browsers what the page may do."""
+
+    def __init__(self, app: ASGIApp, token: str | None, hosts: tuple[str, ...]) -> None:
+        self._app, self._token, self._hosts = app, token, hosts
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+
+        async def guarded(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                own = {name for name, _ in message["headers"]}
+                extra = [(n.encode(), v.encode()) for n, v in _HEADERS.items() if n.encode() not in own]
+                message["headers"] = [*message["headers"], *extra]
+            await send(message)
+
+        refusal = self._refusal(scope)
+        await (self._app if refusal is None else refusal)(scope, receive, guarded)
+
+    def _refusal(self, scope: Scope) -> Response | None:
+        if scope["method"] not in ("GET", "HEAD"):
+            return PlainTextResponse("this page only shows: use GET", 405)
+        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+        if self._token is None:
+            name = _hostname(headers.get("host", ""))
+            return None if name in self._hosts else PlainTextResponse(f"this page does not answer as {name!r}", 421)
+        asked = parse_qs(scope["query_string"].decode("latin-1")).get("token", [""])[0]
+        if asked and self._fits(asked):
+            answer = RedirectResponse(scope["path"] or "/", 303)  # so that the token does not stay in the address
+            answer.set_cookie(COOKIE, quote(asked), httponly=True, samesite="strict", path="/")
+            return answer
+        bearer = headers.get("authorization", "").removeprefix("Bearer ").strip()
+        if self._fits(bearer) or self._fits(_cookie(headers.get("cookie", ""))):
+            return None
+        return PlainTextResponse("a token is needed: open the address that `basinscope serve` printed", 401)
+
+    def _fits(self, given: str) -> bool:
+        assert self._token is not None
+        return bool(given) and hmac.compare_digest(given.encode(), self._token.encode())
+
+
+def _cookie(header: str) -> str:
+    try:
+        found = SimpleCookie(header).get(COOKIE)
+    except CookieError:
+        return ""
+    return "" if found is None else parse_qs(f"v={found.value}").get("v", [""])[0]
+
+
+def _hostname(host: str) -> str:
+    """The name in a Host header, without the port.
+
+    Examples:
+        >>> _hostname("localhost:8000"), _hostname("[::1]:8000"), _hostname("evil.example")
+        ('localhost', '::1', 'evil.example')
+    """
+    if host.startswith("["):
+        return host[1:].partition("]")[0]
+    return host.partition(":")[0].lower()

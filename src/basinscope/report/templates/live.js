@@ -1,0 +1,193 @@
+"use strict";
+// The table of runs: kept as plain objects, drawn a hundred rows at a time. Every text goes in as text, never as HTML.
+(() => {
+  const PAGE = 100, MOST = 6;
+  const COMMON = [["llc", "λ̂"], ["llc_verdict", "verdict"], ["half_soft_rank", "½ soft rank"], ["train_loss", "training loss"],
+    ["validation_loss", "validation loss"], ["loss", "loss"], ["seconds", "seconds"]];
+  const byId = (id) => document.getElementById(id);
+  const runs = new Map();
+  const chosen = new Set();
+  let sort = { key: "updated", down: true }, shown = PAGE, ready = false, drawing = 0;
+
+  const make = (tag, props = {}, ...children) => {
+    const node = Object.assign(document.createElement(tag), props);
+    node.append(...children);
+    return node;
+  };
+  const text = (value) => {
+    if (value === undefined || value === null || value === "") return "–";
+    if (typeof value !== "number") return String(value);
+    if (Number.isInteger(value) && Math.abs(value) < 1e9) return value.toLocaleString("en");
+    const size = Math.abs(value);
+    return size !== 0 && (size < 1e-3 || size >= 1e7) ? value.toExponential(3) : String(Number(value.toPrecision(4)));
+  };
+  const value = (run, key) => (key in run && key !== "values" ? run[key] : run.values[key]);
+  const prepared = (run) => {
+    run.text = [run.name, run.group, run.status, run.kind, run.note, ...Object.entries(run.values).map(([k, v]) => `${k}=${v}`),
+      run.values.llc_verdict, run.values.verdict].join(" ").toLowerCase();
+    return run;
+  };
+
+  const matching = () => {
+    const words = byId("query").value.toLowerCase().split(/\s+/).filter(Boolean);
+    const group = byId("group").value, status = byId("status").value;
+    return [...runs.values()].filter((run) => (!group || run.group === group) && (!status || run.status === status) &&
+      words.every((word) => run.text.includes(word)));
+  };
+  const columns = (rows) => {
+    const names = new Set();
+    for (const run of rows.slice(0, 400)) for (const name of Object.keys(run.values)) names.add(name);
+    const common = COMMON.filter(([key]) => names.has(key));
+    if (!byId("group").value) return common;
+    const rest = [...names].filter((n) => !COMMON.some(([key]) => key === n) && !(n.endsWith("_stderr") && names.has(n.slice(0, -7))));
+    return [...rest.slice(0, 12).map((n) => [n, n.replaceAll("_", " ")]), ...common];
+  };
+  const ordered = (rows) => {
+    const way = sort.down ? -1 : 1;
+    return rows.sort((a, b) => {
+      const x = value(a, sort.key), y = value(b, sort.key);
+      if (x === y) return a.name < b.name ? -1 : 1;
+      if (x === undefined) return 1;
+      if (y === undefined) return -1;
+      return typeof x === typeof y ? (x < y ? -way : way) : typeof x === "number" ? -1 : 1;
+    });
+  };
+
+  const header = (shownColumns) => {
+    const cells = [["name", "run"], ["group", "group"], ["status", "status"], ...shownColumns, ["updated", "updated"]];
+    byId("head").replaceChildren(...cells.map(([key, title]) => {
+      const button = make("button", { type: "button", textContent: title });
+      button.addEventListener("click", () => {
+        sort = { key, down: sort.key === key ? !sort.down : key !== "name" && key !== "group" };
+        draw();
+        const again = byId("head").querySelector(`[data-key="${CSS.escape(key)}"] button`);
+        if (again) again.focus();
+      });
+      const cell = make("th", { scope: "col", className: ["name", "group", "status"].includes(key) ? "" : "n" }, button);
+      cell.dataset.key = key;
+      cell.setAttribute("aria-sort", sort.key === key ? (sort.down ? "descending" : "ascending") : "none");
+      return cell;
+    }));
+  };
+  const line = (run, shownColumns) => {
+    const box = make("input", { type: "checkbox", checked: chosen.has(run.id) });
+    box.addEventListener("change", () => choose(run.id, box));
+    const name = make("td", { className: "name" }, make("label", {}, box, make("span", { textContent: run.name })));
+    if (run.note) name.append(make("span", { className: "note", textContent: run.note }));
+    const tone = { ok: "ok", doubtful: "doubtful", failed: "failed", done: "ok", measured: "ok", diverged: "failed", damaged: "failed" };
+    const badge = (word) => make("span", { className: `badge ${tone[word] || "plain"}`, textContent: word });
+    const cells = shownColumns.map(([key]) => {
+      const found = run.values[key], error = run.values[`${key}_stderr`];
+      if (key.endsWith("verdict") && found) return make("td", { className: "n" }, badge(found));
+      const written = text(found) + (typeof error === "number" && error > 0 ? ` ± ${Number(error.toPrecision(2))}` : "");
+      return make("td", { className: "n", textContent: written });
+    });
+    const when = run.updated ? new Date(run.updated * 1000).toISOString().slice(0, 16).replace("T", " ") : "–";
+    const row = make("tr", { className: chosen.has(run.id) ? "chosen" : "" }, name, make("td", { textContent: run.group }),
+      make("td", {}, badge(run.status)), ...cells, make("td", { className: "n", textContent: when }));
+    row.dataset.id = run.id;
+    return row;
+  };
+  function draw() {
+    const rows = ordered(matching()), shownColumns = columns(rows);
+    const focused = document.activeElement && document.activeElement.closest("tr[data-id]");
+    header(shownColumns);
+    byId("body").replaceChildren(...rows.slice(0, shown).map((run) => line(run, shownColumns)));
+    if (focused) {
+      const box = byId("body").querySelector(`[data-id="${CSS.escape(focused.dataset.id)}"] input`);
+      if (box) box.focus();
+    }
+    byId("more").hidden = rows.length <= shown;
+    byId("more").textContent = `Show ${Math.min(PAGE, rows.length - shown)} more of ${rows.length}`;
+    byId("summary").textContent = `${rows.length.toLocaleString("en")} of ${runs.size.toLocaleString("en")} runs${ready ? "" : ", reading on …"}`;
+    document.body.dataset.drawn = String(++drawing);
+  }
+  let waiting = false;
+  const soon = () => {
+    if (waiting) return;
+    waiting = true;
+    requestAnimationFrame(() => { waiting = false; options(); draw(); });
+  };
+  const options = () => {
+    for (const key of ["group", "status"]) {
+      const box = byId(key), words = [...new Set([...runs.values()].map((run) => run[key]))].sort();
+      const now = [...box.options].slice(1).map((option) => option.value);
+      if (words.join("\n") === now.join("\n")) continue;
+      const kept = box.value;
+      box.replaceChildren(make("option", { value: "", textContent: "all" }), ...words.map((word) => make("option", { value: word, textContent: word })));
+      box.value = words.includes(kept) ? kept : "";
+    }
+  };
+
+  const choose = (id, box) => {
+    if (chosen.has(id)) chosen.delete(id);
+    else if (chosen.size < MOST) chosen.add(id);
+    else { box.checked = false; byId("summary").textContent = `At most ${MOST} runs side by side`; return; }
+    box.closest("tr").classList.toggle("chosen", chosen.has(id));
+    byId("clear").disabled = chosen.size === 0;
+    compare();
+  };
+  let asked = 0;
+  const compare = async () => {
+    const mine = ++asked;
+    const query = [...chosen].map((id) => `run=${encodeURIComponent(id)}`).join("&");
+    const answer = await fetch(`/compare?${query}`);
+    const found = await answer.text();
+    // The server escapes every name, and the page's policy lets no script in: this is its own HTML.
+    if (mine === asked && answer.ok) byId("compare").innerHTML = found;
+    document.body.dataset.compared = String(mine);
+  };
+
+  const studies = (list) => {
+    const box = byId("studies");
+    box.hidden = list.length === 0;
+    box.replaceChildren(make("h2", { textContent: "Studies" }), make("ul", { className: "studies" }, ...list.map((study) => {
+      const bar = make("progress", { max: Math.max(1, study.total), value: study.done });
+      bar.setAttribute("aria-label", `${study.study}: ${study.done} of ${study.total} jobs`);
+      const state = `${study.done} of ${study.total}${study.failed ? `, ${study.failed} failed` : ""}${study.running ? ", running" : ""}${study.left ? `, ${study.left}` : ""}`;
+      return make("li", {}, make("span", {}, make("b", { textContent: study.study }), make("span", { className: "muted small", textContent: ` ${study.title || ""}` })), bar, make("span", { textContent: state }));
+    })));
+  };
+
+  const csv = () => {
+    const rows = ordered(matching());
+    const names = [...new Set(rows.flatMap((run) => Object.keys(run.values)))];
+    const cell = (word) => {
+      if (word === undefined || word === null) return "";
+      if (typeof word === "number") return String(word);
+      const safe = /^[=+\-@\t\r]/.test(word) ? `'${word}` : String(word); // a spreadsheet must not take a name for a formula
+      return `"${safe.replaceAll('"', '""')}"`;
+    };
+    const head = ["run", "group", "kind", "status", ...names].map(cell).join(",");
+    return [head, ...rows.map((run) => [run.name, run.group, run.kind, run.status, ...names.map((n) => run.values[n])].map(cell).join(","))].join("\n") + "\n";
+  };
+  window.basinscopeCsv = csv;
+
+  const start = () => {
+    byId("controls").addEventListener("submit", (event) => event.preventDefault());
+    for (const id of ["query", "group", "status"]) byId(id).addEventListener("input", () => { shown = PAGE; draw(); });
+    byId("more").addEventListener("click", () => { shown += PAGE; draw(); });
+    byId("clear").addEventListener("click", () => { chosen.clear(); byId("clear").disabled = true; draw(); compare(); });
+    byId("csv").addEventListener("click", () => {
+      const link = make("a", { href: URL.createObjectURL(new Blob([csv()], { type: "text/csv" })), download: "runs.csv" });
+      link.click();
+      URL.revokeObjectURL(link.href);
+    });
+    const source = new EventSource("/events");
+    source.addEventListener("open", () => { byId("link").textContent = "live"; byId("link").className = "badge ok"; });
+    source.addEventListener("error", () => { byId("link").textContent = "not connected"; byId("link").className = "badge doubtful"; });
+    source.addEventListener("runs", (event) => {
+      let mine = false;
+      for (const run of JSON.parse(event.data)) { runs.set(run.id, prepared(run)); mine ||= chosen.has(run.id); }
+      soon();
+      if (mine) compare();
+    });
+    source.addEventListener("gone", (event) => {
+      for (const id of JSON.parse(event.data)) { runs.delete(id); chosen.delete(id); }
+      soon();
+    });
+    source.addEventListener("studies", (event) => studies(JSON.parse(event.data)));
+    source.addEventListener("ready", () => { ready = true; soon(); });
+  };
+  start();
+})();
