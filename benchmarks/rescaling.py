@@ -78,13 +78,29 @@ def draw(rows: list[dict[str, float | str]], path: Path, dimension: int) -> None
         own = [row for row in rows if row["kind"] == kind]
         c = [row["factor"] for row in own]
         axis.errorbar(
-            c, [row["llc"] for row in own], [1.645 * float(row["stderr"]) for row in own], fmt="o-", color=colour,
-            capsize=3, markersize=4, label=f"λ̂, {label}",
-        )  # fmt: skip
+            c,
+            [row["llc"] for row in own],
+            [1.645 * float(row["stderr"]) for row in own],
+            fmt="-",
+            color=colour,
+            capsize=3,
+        )
+        for verdict, filled in (("ok", colour), ("doubtful", "white")):
+            points = [row for row in own if row["verdict"] == verdict]
+            axis.plot(
+                [row["factor"] for row in points],
+                [row["llc"] for row in points],
+                "o",
+                color=colour,
+                markerfacecolor=filled,
+                markersize=5,
+                label=f"λ̂, {label}" if verdict == "ok" else None,
+            )
         axis.plot(c, [row["half_soft_rank"] for row in own], "--", color=colour, label=f"½ soft rank, {label}")
     axis.axhline(dimension / 2, color="0.6", linewidth=1)
     axis.text(FACTORS[0], dimension / 2, " d/2", va="bottom", color="0.4")
     axis.set(xscale="log", xlabel="first layer × c, second layer ÷ c", ylabel="effective dimension", ylim=(0, None))
+    axis.plot([], [], "o", color="0.3", markerfacecolor="white", markersize=5, label="verdict: doubtful")
     axis.legend(frameon=False, fontsize=9)
     axis.spines[["top", "right"]].set_visible(False)
     path.parent.mkdir(parents=True, exist_ok=True)

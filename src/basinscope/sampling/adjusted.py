@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 import torch
@@ -22,6 +23,7 @@ FIRST_ROUND = 40
 FEWEST = 12  # transitions, whatever the budget
 ACCEPTANCE = 0.8
 MAX_LEAPS = 48
+TUNING_LEAPS = 12  # energy errors are all there after a few steps, so that longer paths would tune no better
 _CREDIBLE = 100.0  # a chain whose nβ·excess passes this many times the dimension has diverged
 
 
@@ -73,9 +75,8 @@ def sample(
     generator = torch.Generator(position.device).manual_seed(seed)
     path = path_length(target)
 
-    def kernel(size: float) -> HMC:
-        leaps = max(1, min(MAX_LEAPS, round(path / size)))
-        return HMC(size, leaps, target.energy, target.force)
+    def kernel(size: float, most: int = MAX_LEAPS) -> HMC:
+        return HMC(size, max(1, min(most, round(path / size))), target.energy, target.force)
 
     size = step_size or first_size or target.losses.dimension**-0.25
     engine = Engine(kernel(size), target.full, position, generator, ceiling(target), target.soft_virial)
@@ -89,7 +90,7 @@ def sample(
 
     try:
         if step_size is None:
-            size = _tuned(engine, kernel, size, WARMUP, evaluations // 4, report)
+            size = _tuned(engine, partial(kernel, most=TUNING_LEAPS), size, WARMUP, evaluations // 4, report)
             engine.use(kernel(size))
         goal = draws or FIRST_ROUND
         limit = draws or max(FEWEST, evaluations * 3 // 4 // engine.kernel.leaps)
@@ -121,11 +122,11 @@ def pilot(target: Target, position: Tensor, seed: int, steps: int) -> tuple[Tens
     path = path_length(target)
 
     def kernel(size: float) -> HMC:
-        return HMC(size, max(1, min(MAX_LEAPS // 4, round(path / size))), target.energy, target.force)
+        return HMC(size, max(1, min(TUNING_LEAPS, round(path / size))), target.energy, target.force)
 
     size = target.losses.dimension**-0.25
     engine = Engine(kernel(size), target.full, position, generator, ceiling(target))
-    size = _tuned(engine, kernel, size, steps, steps * MAX_LEAPS, lambda fraction, text: None)
+    size = _tuned(engine, kernel, size, steps, steps * TUNING_LEAPS, lambda fraction, text: None)
     return engine.position, size
 
 

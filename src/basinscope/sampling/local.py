@@ -223,7 +223,7 @@ class Sampler:
         else:
             target, position = self._whitened(start.displacement, at)
             guess = start.excess
-            steps = min(steps // 3, start.main.trace.draws)
+            steps = min(steps // 3, start.main.trace.draws // 2)
         runs, controlled = unadjusted.sample(
             target,
             position,

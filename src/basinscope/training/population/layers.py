@@ -119,7 +119,7 @@ class Layer:
         """T of every member, (M, depth, width)."""
         stored = points[:, self.offset : self.offset + self.size]
         if self.entries is not None:
-            stored = stored[:, self.entries]
+            stored = stored.index_select(1, self.entries)
         return stored.unflatten(1, (self.depth, self.outputs.width))
 
     def turned_matrix(self, points: Tensor) -> Tensor:
@@ -128,7 +128,7 @@ class Layer:
             blocks = self.matrix(points).unflatten(1, (self.kernel, self.inputs.width))
             return blocks.flip(1).mT.flatten(1, 2)
         stored = points[:, self.offset : self.offset + self.size]
-        return stored[:, self.turned].unflatten(1, (-1, self.inputs.width))
+        return stored.index_select(1, self.turned).unflatten(1, (-1, self.inputs.width))
 
     def windows(self) -> Iterator[tuple[slice, slice]]:
         """The columns each product reads and those it writes."""
