@@ -32,7 +32,11 @@ if TYPE_CHECKING:
     from .measures.operator_norm import operator_norm as operator_norm
     from .measures.soft_rank import soft_rank as soft_rank
     from .measures.spectrum import spectrum as spectrum
+    from .measures.symmetries import Symmetries as Symmetries
+    from .measures.symmetries import symmetries as symmetries
+    from .measures.temperature import temperature_regression as temperature_regression
     from .measures.tic import tic as tic
+    from .measures.volume import volume_scaling as volume_scaling
     from .measures.waic import waic as waic
     from .measures.wbic import wbic as wbic
     from .report.measure import measure as measure
@@ -46,6 +50,7 @@ _HOMES = {
     "Estimate": "estimates",
     "Landscape": "landscape",
     "Report": "report.report",
+    "Symmetries": "measures.symmetries",
     "criteria": "measures.criteria",
     "fluctuation": "measures.fluctuation",
     "free_energy": "measures.free_energy",
@@ -62,7 +67,10 @@ _HOMES = {
     "penalty": "curvature.penalty",
     "soft_rank": "measures.soft_rank",
     "spectrum": "measures.spectrum",
+    "symmetries": "measures.symmetries",
+    "temperature_regression": "measures.temperature",
     "tic": "measures.tic",
+    "volume_scaling": "measures.volume",
     "waic": "measures.waic",
     "wbic": "measures.wbic",
 }
