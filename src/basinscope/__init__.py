@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from .measures.hessian_trace import hessian_trace as hessian_trace
     from .measures.llc import llc as llc
     from .measures.log_det import log_det as log_det
+    from .measures.log_likelihood import LogLikelihood as LogLikelihood
+    from .measures.log_likelihood import log_likelihood as log_likelihood
     from .measures.loo import loo as loo
     from .measures.operator_norm import operator_norm as operator_norm
     from .measures.soft_rank import soft_rank as soft_rank
@@ -50,6 +52,7 @@ _HOMES = {
     "Estimate": "estimates",
     "Landscape": "landscape",
     "Report": "report.report",
+    "LogLikelihood": "measures.log_likelihood",
     "Symmetries": "measures.symmetries",
     "criteria": "measures.criteria",
     "fluctuation": "measures.fluctuation",
@@ -59,6 +62,7 @@ _HOMES = {
     "information_distance": "measures.distances",
     "llc": "measures.llc",
     "log_det": "measures.log_det",
+    "log_likelihood": "measures.log_likelihood",
     "loo": "measures.loo",
     "loss_distance": "measures.distances",
     "measure": "report.measure",

@@ -78,6 +78,37 @@ class Estimate:
             "diagnostics": _plain(self.diagnostics),
         }
 
+    def to_arviz(self) -> Any:
+        """The chains behind the estimate as an ArviZ `DataTree`, for its plots and tables; needs `basinscope[arviz]`.
+
+        Group `posterior` holds the trace over (chain, draw) under the estimate's name; group `pointwise`, where there
+        is one, each observation's part.
+
+        Examples:
+            >>> import numpy as np, basinscope as bs
+            >>> tree = bs.loo(np.random.default_rng(0).normal(-1.0, 0.1, size=(4, 100, 5))).to_arviz()
+            >>> dict(tree.posterior.sizes), sorted(tree.pointwise.data_vars)
+            ({'chain': 4, 'draw': 100}, ['loo', 'shape'])
+        """
+        if "trace" not in self.diagnostics:
+            raise InputError(f"{self.name} comes from no chains, so that there is nothing for ArviZ to show")
+        try:
+            import xarray
+            from arviz_base import from_dict
+        except ModuleNotFoundError as error:
+            raise InputError("ArviZ objects need arviz-base — install basinscope[arviz]") from error
+        facts = {key: value for key, value in _plain(self.diagnostics).items() if isinstance(value, (int, float, str))}
+        tree = from_dict(
+            {"posterior": {self.name: self.diagnostics["trace"]}},
+            check_conventions=False,  # more chains than draws are usual here
+            attrs={"/": {"value": self.value, "stderr": self.stderr, "verdict": self.verdict, **facts}},
+        )
+        parts = self.diagnostics.get("pointwise")
+        if parts:
+            data = {name: ("observation", values) for name, values in parts.items()}
+            tree["pointwise"] = xarray.DataTree(xarray.Dataset(data))
+        return tree
+
     def __float__(self) -> float:
         return self.value
 

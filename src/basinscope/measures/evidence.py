@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,6 +26,7 @@ ENOUGH = 2000  # draws of all chains together, unless the user says otherwise
 MIXED = 1.1  # split-R̂ of draws of one posterior
 MEMORY = 2**30  # bytes, for what is kept of every draw
 _FEWEST = 16  # draws per chain
+Keep = Callable[[NDArray[np.float64], int], None]
 _SAMPLERS = ("auto", "hmc", "minibatch")
 
 
@@ -87,10 +88,20 @@ class Asked:
         )
 
 
-def gather(source: Any, asked: Asked, report: Report, *, memory: float | None = None) -> Evidence:
-    """Evidence from a landscape or from a matrix of log-likelihoods; `memory` is what the smoothing of LOO may take."""
+def gather(
+    source: Any, asked: Asked, report: Report, *, memory: float | None = None, keep: Keep | None = None
+) -> Evidence:
+    """Evidence from a landscape or from a matrix of log-likelihoods.
+
+    Args:
+        source: the landscape or the matrix.
+        asked: how to draw.
+        report: progress.
+        memory: what the smoothing of LOO may take; None for no smoothing.
+        keep: called with the log-likelihoods (chains, n) of every draw of a landscape, and how many there will be.
+    """
     if isinstance(source, Landscape):
-        return _sampled(source, asked, report, memory)
+        return _sampled(source, asked, report, memory, keep)
     for name in ("gamma", "chains", "draws", "batch_size"):
         if getattr(asked, name) is not None:
             raise InputError(
@@ -140,7 +151,7 @@ def thinning(outcome: Outcome, n: int) -> int:
     return max(1, math.ceil(n / (3 * outcome.batch_size)))
 
 
-def _sampled(land: Landscape, asked: Asked, report: Report, memory: float | None) -> Evidence:
+def _sampled(land: Landscape, asked: Asked, report: Report, memory: float | None, keep: Keep | None) -> Evidence:
     sampler, outcome = chains_of(land, asked, report)
     refuse_diverged(outcome)
     chains = len(outcome.displacement)
@@ -157,6 +168,8 @@ def _sampled(land: Landscape, asked: Asked, report: Report, memory: float | None
         stream.add(rows)
         if tails is not None:
             tails.add(rows)
+        if keep is not None:
+            keep(rows.cpu().numpy(), count)
         trace[:, number] = rows.mean(1).cpu().numpy()
         alive = living
         report(number / count, f"{number + 1} of {count} draws")

@@ -73,7 +73,7 @@ def from_evidence(evidence: Evidence) -> Estimate:
     """
     found = evidence.stream.pooled(evidence.alive)
     scale = abs(found.leave_one_out - found.bayes_training_loss) + 1e-12 * abs(found.leave_one_out)
-    plain = {"importance": found.leave_one_out}
+    plain = {"importance": found.leave_one_out, "bayes_training_loss": found.bayes_training_loss}
     if evidence.tails is None:
         plain |= _spread(-found.log_leave_one_out) | {"method": "importance"}
         doubts = ["unchecked weights: without k̂ nothing tells whether the largest weights decide — use method='psis'"]

@@ -1,0 +1,1 @@
+"""Basinscope inside other tools; each needs an extra of its own."""

@@ -1,0 +1,105 @@
+"""The log-likelihoods of all samples at posterior draws, as a matrix."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..checks import positive
+from ..errors import InputError
+from ..landscape import Landscape
+from ..progress import tracked
+from .evidence import MEMORY, Asked, gather
+
+
+@dataclass(frozen=True)
+class LogLikelihood:
+    """log p(x_i | w_s) at draws of a landscape's posterior.
+
+    Attributes:
+        values: (chains, draws, n).
+        beta: inverse temperature of the draws.
+        doubts: why they may not be those of the posterior.
+        facts: settings and diagnostics of the chains.
+    """
+
+    values: NDArray[np.float64]
+    beta: float
+    doubts: tuple[str, ...] = ()
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+    def to_arviz(self) -> Any:
+        """As an ArviZ `DataTree` with groups `log_likelihood` and `posterior` (the mean over samples)."""
+        try:
+            from arviz_base import from_dict
+        except ModuleNotFoundError as error:
+            raise InputError("ArviZ objects need arviz-base — install basinscope[arviz]") from error
+        return from_dict(
+            {
+                "posterior": {"mean_log_likelihood": self.values.mean(2)},
+                "log_likelihood": {"target": self.values},
+            },
+            dims={"target": ["observation"]},
+            check_conventions=False,  # more chains than draws are usual here
+        )
+
+
+def log_likelihood(
+    land: Landscape,
+    *,
+    beta: float = 1.0,
+    memory: float = MEMORY,
+    gamma: float | None = None,
+    sampler: str = "auto",
+    chains: int | None = None,
+    draws: int | None = None,
+    batch_size: int | None = None,
+    rtol: float = 0.02,
+    budget: float = 60.0,
+    seed: int = 0,
+    progress: bool = True,
+) -> LogLikelihood:
+    """log p(x_i | w_s) for every sample and draw, to go on with in other tools; `waic` and `loo` need no such matrix.
+
+    Args:
+        land: the landscape, whose local posterior at inverse temperature β is sampled.
+        beta: inverse temperature.
+        memory: bytes that the matrix may take, 8·chains·draws·n.
+        gamma, sampler, chains, draws, batch_size, rtol, budget, seed, progress: as for `waic`; the draws are the same.
+
+    Examples:
+        >>> import torch, basinscope as bs
+        >>> x = torch.randn(40, 2, generator=torch.Generator().manual_seed(0))
+        >>> net = torch.nn.Linear(2, 1)
+        >>> with torch.no_grad():
+        ...     land = bs.Landscape(net, "gaussian", (x, net(x)), sigma=1.0)
+        >>> found = bs.log_likelihood(land, chains=4, draws=20, budget=1.0)
+        >>> found.values.shape
+        (4, 20, 40)
+        >>> found.to_arviz().log_likelihood["target"].dims
+        ('chain', 'draw', 'observation')
+    """
+    if not isinstance(land, Landscape):
+        raise InputError(
+            f"land must be a Landscape, got {type(land).__name__} — make one with bs.Landscape(model, ...)"
+        )
+    asked = Asked(beta, gamma, sampler, chains, draws, batch_size, rtol, budget, seed)
+    rows: list[NDArray[np.float64]] = []
+    limit = positive("memory", memory)
+
+    def keep(block: NDArray[np.float64], count: int) -> None:
+        needed = 8 * block.size * count
+        if needed > limit:
+            raise InputError(
+                f"{count} draws of {block.shape[0]} chains on {block.shape[1]:,} samples take {needed / 2**20:,.0f} "
+                f"MiB, more than memory={limit / 2**20:,.0f} MiB — raise memory, or take fewer draws"
+            )
+        rows.append(block)
+
+    with tracked("log-likelihood", progress) as report:
+        evidence = gather(land, asked, report, keep=keep)
+    return LogLikelihood(np.stack(rows, axis=1)[evidence.alive], beta, evidence.doubts, evidence.facts)
