@@ -12,7 +12,7 @@ PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip
 
 .DEFAULT_GOAL := help
 .SILENT:
-.PHONY: help venv test lint unit format demo bench-truth bench-speed bench-curvature bench-population bench-runs clean
+.PHONY: help venv test lint unit format demo bench-truth bench-speed bench-curvature bench-population bench-runs bench-criteria clean
 
 help:
 	echo "make test             lint, then all tests"
@@ -25,6 +25,7 @@ help:
 	echo "make bench-curvature  traces, spectra and soft ranks: accuracy and time"
 	echo "make bench-population hundreds of networks at once beside a loop over them"
 	echo "make bench-runs       studies under attack and at scale"
+	echo "make bench-criteria   information criteria and their asymptotic laws"
 	echo "make clean            remove what was built, .venv included"
 
 .venv venv: $(STAMP)
@@ -68,6 +69,9 @@ bench-population: $(STAMP)
 
 bench-runs: $(STAMP)
 	$(BIN)/python benchmarks/runs.py $(ARGS)
+
+bench-criteria: $(STAMP)
+	$(ONE_THREAD) $(BIN)/python benchmarks/criteria.py $(ARGS)
 
 clean:
 	rm -rf .venv build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
