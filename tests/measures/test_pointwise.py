@@ -75,6 +75,21 @@ def test_streaming_is_the_definition(beta):
     assert found.waic == pytest.approx(-(expected[0] - beta * expected[2]).mean(), rel=1e-13)
 
 
+def test_one_chain_of_any_length():
+    rows = np.random.default_rng(7).normal(-1, 0.3, size=(997, 3))
+    stream = streamed(rows)
+    assert stream.counts.sum() == 997
+    found = stream.pooled()
+    for one, other in zip(
+        (found.log_predictive, found.mean, found.variance, found.third, found.log_leave_one_out),
+        plain(rows, 1.0),
+        strict=True,
+    ):
+        np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-12)
+    _, stderr = stream.estimate(lambda p: p.gibbs_training_loss)
+    assert stderr == pytest.approx(rows.mean(1).std() / math.sqrt(997), rel=0.6)
+
+
 def test_huge_log_likelihoods_do_not_overflow():
     rows = np.random.default_rng(1).normal(size=(50, 3)) + np.array([-1e4, 0, 1e4])
     for beta in (1.0, 0.1):

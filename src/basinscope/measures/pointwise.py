@@ -125,8 +125,9 @@ class Stream:
         self.beta = positive("beta", beta)
         self.n = whole("n", n, 1)
         self.groups = whole("groups", groups, 1)
-        self.draws = 0  # of each group
+        self.counts = np.zeros(self.groups, dtype=int)  # draws of each group
         self._powers = (1.0, 1 - self.beta, -self.beta)
+        self._left: dict[tuple[int, ...], list[Pointwise]] = {}
 
         def filled(value: float, *shape: int) -> Tensor:
             return torch.full((*shape, self.groups, self.n), value, dtype=torch.float64, device=device)
@@ -134,56 +135,67 @@ class Stream:
         self._mean, self._second, self._third = filled(0.0), filled(0.0), filled(0.0)
         self._peak, self._sum = filled(-math.inf, 3), filled(0.0, 3)  # of log Σ_s exp(power · ℓ)
 
-    def add(self, rows: Tensor | Array) -> None:
-        """Add log-likelihoods (groups, n) of one draw of every group, or (draws, groups, n) of several."""
+    def add(self, rows: Tensor | Array, group: int | None = None) -> None:
+        """Add log-likelihoods (groups, n) of one draw of every group, or (draws, groups, n) of several.
+
+        With `group`, rows (1, n) or (draws, 1, n) are draws of that group alone.
+        """
         block = torch.as_tensor(rows, dtype=torch.float64, device=self._mean.device)
         block = block[None] if block.ndim == 2 else block
-        if block.shape[1:] != (self.groups, self.n):
+        own = slice(0, self.groups) if group is None else slice(group, group + 1)
+        width = own.stop - own.start
+        if block.shape[1:] != (width, self.n):
             raise InputError(
-                f"log-likelihoods must have shape (draws, {self.groups}, {self.n}) or ({self.groups}, {self.n}), got "
+                f"log-likelihoods must have shape (draws, {width}, {self.n}) or ({width}, {self.n}), got "
                 f"{tuple(block.shape)} — the last axis runs over observations"
             )
         if not len(block):
             return
         refuse_infinite(block)
-        self._add_moments(block)
+        self._left.clear()
+        self._add_moments(block, own)
         for k, power in enumerate(self._powers):
             scaled = power * block
-            peak = torch.maximum(self._peak[k], scaled.amax(0))
-            self._sum[k] = self._sum[k] * (self._peak[k] - peak).exp() + (scaled - peak).exp().sum(0)
-            self._peak[k] = peak
-        self.draws += len(block)
+            old = self._peak[k, own]
+            peak = torch.maximum(old, scaled.amax(0))
+            self._sum[k, own] = self._sum[k, own] * (old - peak).exp() + (scaled - peak).exp().sum(0)
+            self._peak[k, own] = peak
+        self.counts[own] += len(block)
 
-    def _add_moments(self, block: Tensor) -> None:
+    def _add_moments(self, block: Tensor, own: slice) -> None:
         """Merge the central moments of the block with those so far (Pébay 2008)."""
-        old, new = self.draws, len(block)
+        old, new = self._column(self.counts[own]), len(block)
         total = old + new
         centre = block.mean(0)
         apart = block - centre
         second, third = apart.square().sum(0), (apart**3).sum(0)
-        shift = centre - self._mean
-        self._third += (
+        shift = centre - self._mean[own]
+        self._third[own] += (
             third
             + shift**3 * old * new * (old - new) / total**2
-            + 3 * shift * (old * second - new * self._second) / total
+            + 3 * shift * (old * second - new * self._second[own]) / total
         )
-        self._second += second + shift.square() * old * new / total
-        self._mean += shift * new / total
+        self._second[own] += second + shift.square() * old * new / total
+        self._mean[own] += shift * new / total
+
+    def _column(self, counts: NDArray[np.int_]) -> Tensor:
+        return torch.as_tensor(counts, dtype=torch.float64, device=self._mean.device)[:, None]
 
     def pooled(self, groups: Any = None) -> Pointwise:
         """All draws of the given groups (a mask or indices; all unless given) as one sample."""
-        chosen = torch.arange(self.groups) if groups is None else torch.as_tensor(groups)
+        chosen = self._chosen(groups)
         mean, second, third = (part[chosen] for part in (self._mean, self._second, self._third))
-        total = self.draws * len(mean)
+        counts = self._column(self.counts[chosen])
+        total = int(self.counts[chosen].sum())
         if total < 2:
             raise InputError(f"criteria need at least 2 draws, got {total} — draw more from the posterior")
-        centre = mean.mean(0)
+        centre = (counts * mean).sum(0) / total
         shift = mean - centre
         peaks, sums = self._peak[:, chosen], self._sum[:, chosen]
         top = peaks.amax(1)
         logs = top + (sums * (peaks - top[:, None]).exp()).sum(1).log() - math.log(total)
-        variance = (second + self.draws * shift.square()).sum(0) / total
-        skew = (third + 3 * shift * second + self.draws * shift**3).sum(0) / total
+        variance = (second + counts * shift.square()).sum(0) / total
+        skew = (third + 3 * shift * second + counts * shift**3).sum(0) / total
         return Pointwise(
             self.beta,
             total,
@@ -195,12 +207,22 @@ class Stream:
 
         The error knows the correlation of draws inside a group; it is NaN for a single group.
         """
-        chosen = np.arange(self.groups)[slice(None) if groups is None else np.asarray(groups)]
+        chosen = self._chosen(groups)
         value = statistic(self.pooled(chosen))
-        if len(chosen) < 2 or self.draws * (len(chosen) - 1) < 2:
+        if len(chosen) < 2 or self.counts[chosen].sum() - self.counts[chosen].max() < 2:
             return value, math.nan
-        left = np.array([statistic(self.pooled(np.delete(chosen, g))) for g in range(len(chosen))])
+        left = np.array([statistic(each) for each in self._leaving_out(chosen)])
         return value, float(np.sqrt((len(left) - 1) * left.var()))
+
+    def _leaving_out(self, chosen: NDArray[np.int_]) -> list[Pointwise]:
+        """What is left without each group, kept for the next statistic: as much memory as the stream itself takes."""
+        key = tuple(chosen.tolist())
+        if key not in self._left:
+            self._left = {key: [self.pooled(np.delete(chosen, g)) for g in range(len(chosen))]}
+        return self._left[key]
+
+    def _chosen(self, groups: Any) -> NDArray[np.int_]:
+        return np.arange(self.groups)[slice(None) if groups is None else np.asarray(groups)]
 
 
 def pointwise(log_likelihood: Any, beta: float = 1.0) -> Pointwise:
@@ -218,17 +240,18 @@ def pointwise(log_likelihood: Any, beta: float = 1.0) -> Pointwise:
 def streamed(log_likelihood: Any, beta: float = 1.0, blocks: int = 16) -> Stream:
     """A matrix (draws, n) or (chains, draws, n) as a stream whose groups are the chains.
 
-    One chain alone is cut into up to `blocks` pieces, each long against its correlations if the chain is; draws that
-    fill no piece are then left out.
+    One chain alone is cut into up to `blocks` pieces, each long against its correlations if the chain is.
     """
     rows = as_chains(log_likelihood)
     chains, draws, n = rows.shape
     pieces = min(blocks, max(1, draws // 4)) if chains == 1 else 1
-    if draws % pieces:  # every draw counts more than an even number of pieces
-        pieces = max(k for k in range(1, pieces + 1) if draws % k == 0)
+    length = draws // pieces
     stream = Stream(n, beta=beta, groups=chains * pieces)
-    for block in rows.reshape(chains * pieces, draws // pieces, n).transpose(0, 1).split(256):
+    even = rows[:, : length * pieces].reshape(chains * pieces, length, n)
+    for block in even.transpose(0, 1).split(256):
         stream.add(block)
+    if draws > length * pieces:  # of one chain: the last piece takes what is left over
+        stream.add(rows[0, length * pieces :, None], group=stream.groups - 1)
     return stream
 
 
