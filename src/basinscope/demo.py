@@ -8,7 +8,7 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +21,11 @@ from .demo_figure import draw
 from .errors import BasinscopeError, InputError
 from .estimates import Estimate
 from .landscape import Landscape
-from .measures.soft_rank import soft_rank
-from .measures.wbic import wbic
+from .measures.measurement import measurement
 from .progress import tracked
+from .report.measure import assembled
+from .report.plain import plain_measurement
+from .report.report import Report
 
 SHUFFLED = 0.2  # of the labels: without noise a classifier has no minimum, its weights grow for ever
 PIXELS = 16
@@ -60,10 +62,11 @@ class Demo:
     wbic: Estimate
     curve: list[tuple[float, float]]  # γ, half the soft rank of the Hessian at γ/(nβ)
     seconds: float
+    report: Report | None = None
 
 
 def run(*, hidden: int = 8, samples: int | None = None, budget: float = 20.0, seed: int = 0) -> Demo:
-    """Train, then measure λ̂ and WBIC from one run of the chains, and half the soft rank beside them."""
+    """Train, then measure everything there is to say of the minimum."""
     with _one_thread():
         return _run(hidden, samples, budget, seed)
 
@@ -84,20 +87,17 @@ def _run(hidden: int, samples: int | None, budget: float, seed: int) -> Demo:
     digits = load_digits(samples)
     trained = train(digits, hidden, seed)
     land = Landscape(trained.network, "cross_entropy", (digits.inputs.float(), digits.labels))
-    free_energy = wbic(land, budget=budget, seed=seed)
-    found = free_energy.diagnostics
-    coefficient = replace(free_energy, name="llc", value=found["llc"], stderr=found["llc_stderr"])
-    gammas = [float(gamma) for gamma in found["gamma"] * np.geomspace(0.1, 10, 41)]
-    gammas = sorted({*gammas, *(point[0] for point in found.get("gamma_curve", []))})
-    ranks = soft_rank(
-        land,
-        weight_decay=[gamma / found["nbeta"] for gamma in gammas],
-        matrix="hessian",
-        method="exact",
-        progress=False,
-    )
-    curve = [(gamma, rank.value / 2) for gamma, rank in zip(gammas, ranks, strict=True)]
-    return Demo(digits, trained, coefficient, free_energy, curve, time.perf_counter() - started)
+    found = measurement(land, budget=budget, seed=seed)
+    title = f"Digits, {PIXELS}-{hidden}-{CLASSES} with ReLU"
+    point = {"name": "w*", "measured": plain_measurement(found), "error": None}
+    report = assembled([point], {"budget": budget, "seed": seed}, _command(hidden, samples, budget, seed), title)
+    free_energy = found.estimates["wbic"]
+    return Demo(digits, trained, found.llc, free_energy, list(found.curve), time.perf_counter() - started, report)
+
+
+def _command(hidden: int, samples: int | None, budget: float, seed: int) -> str:
+    given = "" if samples is None else f" --samples {samples}"
+    return f"basinscope demo --hidden {hidden}{given} --budget {budget:g} --seed {seed}"
 
 
 def load_digits(samples: int | None = None, seed: int = 0) -> Digits:
@@ -168,9 +168,10 @@ def train(digits: Digits, hidden: int, seed: int) -> Trained:
 
 
 def write(demo: Demo, folder: Path) -> list[Path]:
-    """Write the summary, the weights and, with matplotlib, a figure; the paths of what was written."""
+    """Write the report, the summary, the weights and, with matplotlib, a figure; the paths of what was written."""
     folder.mkdir(parents=True, exist_ok=True)
-    written = [_write_summary(demo, folder), _write_weights(demo.trained.network, folder)]
+    written = [] if demo.report is None else [demo.report.write(folder / "report.html")]
+    written += [_write_summary(demo, folder), _write_weights(demo.trained.network, folder)]
     try:
         figure = draw(demo.llc, demo.curve)
     except ImportError:

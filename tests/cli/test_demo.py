@@ -68,7 +68,7 @@ def test_a_figure_is_drawn(finished):
     pytest.importorskip("matplotlib")
     folder, _ = finished
     assert (folder / "figure.png").read_bytes().startswith(b"\x89PNG")
-    assert sorted(path.suffix for path in folder.iterdir()) == [".json", ".png", ".safetensors"]
+    assert sorted(path.suffix for path in folder.iterdir()) == [".html", ".json", ".png", ".safetensors"]
 
 
 def test_weights_without_safetensors_and_no_figure_without_matplotlib(monkeypatch, tmp_path):

@@ -106,7 +106,7 @@ def _curve(demo: Demo) -> Table:
         column.justify = "right"
     for gamma, value, stderr in demo.llc.diagnostics.get("gamma_curve", []):
         own = gamma == demo.llc.diagnostics["gamma"]
-        row = (f"{gamma:.3g}", f"{value:.1f} ± {stderr:.1f}", f"{halves[gamma]:.1f}")
+        row = (f"{gamma:.3g}", f"{value:.1f} ± {stderr:.1f}", f"{halves[gamma]:.1f}" if gamma in halves else "–")
         table.add_row(*row, style="bold" if own else None)
     return table
 

@@ -37,7 +37,7 @@ def measure(
     ] = None,
     gamma: Annotated[float | None, typer.Option("--gamma", help="Localisation γ; d/‖w*‖² unless given.")] = None,
     weight_decay: Annotated[
-        float | None, typer.Option("--weight-decay", help="Λ of TIC and the predicted gap; γ/(nβ) unless given.")
+        float | None, typer.Option("--weight-decay", help="Λ of the predicted gap and log-det; γ/(nβ) unless given.")
     ] = None,
     sampler: Annotated[str, typer.Option("--sampler", help="auto, hmc, minibatch, or a kernel such as sgld.")] = "auto",
     budget: Annotated[
@@ -70,13 +70,12 @@ def measure(
 
 def _target(out: Path | None, kind: str) -> tuple[Path, str]:
     """The file to write and its format, checked before any computing starts."""
+    if out is not None and out.is_dir():
+        raise InputError(f"--out must be a file, and {str(out)!r} is a folder — for example {out / 'report.html'}")
     kind = kind or (out.suffix.removeprefix(".").lower() if out is not None else "html")
     if kind not in FORMATS:
         raise InputError(f"--format must be one of {', '.join(FORMATS)}, got {kind!r}")
-    path = out or Path(f"report.{kind}")
-    if path.is_dir():
-        raise InputError(f"--out must be a file, and {str(path)!r} is a folder — for example {path / f'report.{kind}'}")
-    return path, kind
+    return out or Path(f"report.{kind}"), kind
 
 
 def _command() -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import socket
 from pathlib import Path
 from typing import Annotated
 
@@ -39,13 +40,16 @@ def serve(
         raise InputError(f"--token must have at least {_LEAST} characters, got {len(token)} — leave it out to get one")
     if token is None and host not in LOCAL:
         token = secrets.token_urlsafe(24)
-    app = application(Catalogue(runs), token=token)
-    config = uvicorn.Config(app, host=host, port=port, log_level="error", access_log=False, timeout_graceful_shutdown=1)
+    app = application(Catalogue(runs), token=token, ended=lambda: server.should_exit)
+    server = uvicorn.Server(uvicorn.Config(app, log_level="error", access_log=False, timeout_graceful_shutdown=2))
     try:
-        socket = config.bind_socket()
-    except SystemExit:
-        raise InputError(f"cannot listen at {host}:{port} — is it taken? Choose another with --port") from None
+        listening = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+    except OSError as error:
+        raise InputError(
+            f"cannot listen at {host}:{port}: {error.strerror or error} — is it taken? Choose another with --port"
+        ) from error
     shown = f"[{host}]" if ":" in host else host
-    address = f"http://{shown}:{socket.getsockname()[1]}/" + (f"?token={token}" if token else "")
+    address = f"http://{shown}:{listening.getsockname()[1]}/" + (f"?token={token}" if token else "")
     Console(highlight=False).print(f"live page of {runs}: {address}   (Ctrl-C ends it)", soft_wrap=True, markup=False)
-    uvicorn.Server(config).run(sockets=[socket])
+    with listening:
+        server.run(sockets=[listening])

@@ -20,13 +20,13 @@ from ..landscape import Landscape
 from ..progress import Report, tracked
 from ..samples import tensors
 from ..sampling.cost import cost
+from .criteria import criteria
 from .gap import gap
 from .hessian_trace import hessian_trace
 from .llc import llc
 from .log_det import log_det
 from .soft_rank import Matrix, soft_rank
 from .spectrum import Spectrum, spectrum
-from .tic import tic
 from .wbic import from_llc
 
 _PRODUCTS = 600  # matrix–vector products that the curvature of a large network takes
@@ -34,6 +34,7 @@ _PRODUCT = 2.5  # gradients that one of them costs
 _FEWEST = 512  # samples on which curvature is measured at least
 _SPREAD = 30.0  # of the γ over which the quadratic part is drawn, to either side
 _CURVE = 31
+_CRITERIA = ("waic", "loo", "tic", "aic", "bic", "fluctuation")
 _POLE = 3.0  # times a negative eigenvalue: closer to it σ/(σ + Λ) is all about that one direction
 
 
@@ -83,9 +84,9 @@ def measurement(
 
     Args:
         land: the landscape.
-        nbeta, gamma, sampler, rtol, budget, seed: as for `llc`; curvature gets as much again as `budget`, and looks at
-            part of the data where all of them would take longer.
-        weight_decay: Λ of TIC, the predicted gap and the log-determinant; γ/(nβ) unless given.
+        nbeta, gamma, sampler, rtol, budget, seed: as for `llc`; curvature and the draws behind WAIC and LOO get as much
+            again as `budget` each, and curvature looks at part of the data where all of them would take longer.
+        weight_decay: Λ of the predicted gap and the log-determinant; γ/(nβ) unless given.
         brief: λ̂, its quadratic part and the trace only: what is followed along many checkpoints.
         progress: show bars.
 
@@ -122,12 +123,12 @@ def measurement(
                 "hessian_trace", lambda: hessian_trace(view, rtol=0.02, seed=seed, progress=False)
             )
         }
-        values = None if brief else _rest(land, view, coefficient, decay, seed, parts, others, report)
+        values = None if brief else _rest(land, view, coefficient, decay, budget, seed, parts, others, report)
     notes = [
         *([] if nbeta is not None else ["nβ = n/log n, Watanabe's temperature"]),
         *([] if gamma is not None else ["γ = d/‖w*‖², a localiser as wide as the weights are large"]),
         *(
-            [f"Λ = γ/(nβ) = {decay:.3g} for TIC, the predicted gap and the log-determinant"]
+            [f"Λ = γ/(nβ) = {decay:.3g} for the predicted gap and the log-determinant"]
             if weight_decay is None and not brief
             else []
         ),
@@ -150,6 +151,7 @@ def _rest(
     view: Landscape,
     coefficient: Estimate,
     decay: float,
+    budget: float,
     seed: int,
     parts: _Parts,
     others: dict[str, Estimate],
@@ -164,15 +166,27 @@ def _rest(
         return _largest(values[0])
 
     others["largest_eigenvalue"] = parts.attempt("spectrum", ends)
-    report(0.7, "criteria")
-    share = view.n / land.n  # both carry 1/n of the data they are taken on
+    share = view.n / land.n  # the gap carries 1/n of the data it is taken on
     for name, compute in (
-        ("wbic", lambda: from_llc(land, coefficient)),
         ("log_det", lambda: log_det(view, weight_decay=decay, seed=seed, progress=False)),
-        ("tic", lambda: _scaled(tic(view, weight_decay=decay, seed=seed, progress=False), share)),
+        ("wbic", lambda: from_llc(land, coefficient)),
         ("gap", lambda: _scaled(gap(view, weight_decay=decay, seed=seed, progress=False), share)),
     ):
         others[name] = parts.attempt(name, compute)
+    report(0.7, "criteria")
+    gamma, sampler = coefficient.diagnostics["gamma"], coefficient.diagnostics["sampler"]
+    others |= parts.attempts(
+        _CRITERIA,
+        lambda: criteria(
+            land,
+            only=_CRITERIA,
+            gamma=gamma,
+            sampler=sampler if sampler in ("hmc", "minibatch") else "auto",
+            budget=budget,
+            seed=seed,
+            progress=False,
+        ),
+    )
     return values[0] if values else None
 
 
@@ -188,6 +202,13 @@ class _Parts:
             return compute()
         finally:
             self.seconds[name] = time.perf_counter() - started
+
+    def attempts(self, names: Sequence[str], compute: Callable[[], Mapping[str, Estimate]]) -> dict[str, Estimate]:
+        """Several estimates that come together, or fail together."""
+        try:
+            return dict(self.timed("criteria", compute))
+        except BasinscopeError as error:
+            return {name: Estimate(name, math.nan, math.nan, "failed", (str(error),)) for name in names}
 
     def attempt(self, name: str, compute: Callable[[], Estimate]) -> Estimate:
         try:
@@ -227,7 +248,7 @@ def _quadratic(land: Landscape, found: Mapping[str, Any], seed: int) -> tuple[Es
             curve = [
                 (each, half.value)
                 for each, half in zip(levels, halves, strict=True)
-                if each / nbeta > _POLE * -(half.diagnostics.get("smallest") or 0.0)
+                if each == gamma or each / nbeta > _POLE * -(half.diagnostics.get("smallest") or 0.0)
             ]
             return halves[levels.index(gamma)], curve
     return Estimate("half_soft_rank", math.nan, math.nan, "failed", (reasons[0],)), []

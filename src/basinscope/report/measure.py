@@ -32,10 +32,10 @@ def measure(
         land: the landscape.
         nbeta: inverse temperature nβ of λ̂; n/log n unless given.
         gamma: localisation γ; d/‖w*‖² unless given.
-        weight_decay: Λ of TIC, the predicted gap and the log-determinant; γ/(nβ) unless given.
+        weight_decay: Λ of the predicted gap and the log-determinant; γ/(nβ) unless given.
         sampler: as for `llc`.
         rtol: wanted standard error relative to λ̂.
-        budget: most sampling, in nominal seconds; curvature gets as much again.
+        budget: most sampling, in nominal seconds; curvature and the draws behind WAIC and LOO get as much again each.
         seed: of all random numbers.
         title: of the report.
         progress: show bars.

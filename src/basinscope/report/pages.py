@@ -106,7 +106,7 @@ def _light(report: Report) -> str:
 
 def _groups(measured: Mapping[str, Any]) -> list[tuple[str, list[tuple[str, Mapping[str, Any]]]]]:
     """Estimates in the tables they belong to."""
-    criteria = ("wbic", "waic", "loo", "tic", "gap", "log_det")
+    criteria = ("waic", "loo", "tic", "aic", "gap", "wbic", "bic", "fluctuation", "log_det")
     found = measured["estimates"]
     return [
         ("criteria", [(name, found[name]) for name in criteria if name in found]),

@@ -175,9 +175,30 @@ class Report:
             raise InputError(f"there is no report at {path}") from None
         except (ValueError, OSError) as error:
             raise InputError(f"{path} is no report: {error} — write one with report.to_json()") from error
-        if not isinstance(facts, dict) or facts.pop("format", None) != FORMAT or not facts.get("points"):
+        if not isinstance(facts, dict) or facts.pop("format", None) != FORMAT or not _sound(facts):
             raise InputError(f"{path} is no report of format {FORMAT} — write one with this version's report.to_json()")
         return cls(facts)
+
+
+def _sound(facts: Mapping[str, Any]) -> bool:
+    """Whether facts from a file have the form that pages rely on; what texts say is not looked at, but escaped."""
+    try:
+        for point in facts["points"]:
+            measured = point["measured"]
+            if measured is None:
+                continue
+            counts = [measured["subject"][name] for name in ("parameters", "samples")]
+            told = estimates(measured).values()
+            plain = all(
+                isinstance(each[name], (int, float, type(None))) for each in told for name in ("value", "stderr")
+            )
+            if not plain or not all(each["verdict"] in ("ok", "doubtful", "failed") for each in told):
+                return False
+            if not all(isinstance(count, int) for count in counts):
+                return False
+        return bool(facts["points"]) and isinstance(facts["made"], (int, float)) and isinstance(facts["history"], list)
+    except (KeyError, TypeError, AttributeError):
+        return False
 
 
 def estimates(measured: Mapping[str, Any]) -> dict[str, dict[str, Any]]:

@@ -11,6 +11,7 @@ from http.cookies import CookieError, SimpleCookie
 from typing import Any
 from urllib.parse import parse_qs, quote
 
+from jinja2 import UndefinedError
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
@@ -18,6 +19,7 @@ from starlette.responses import HTMLResponse, PlainTextResponse, RedirectRespons
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from ..errors import BasinscopeError
 from .catalogue import Catalogue
 from .compare import comparison
 from .pages import asset, report_page, templates
@@ -38,13 +40,20 @@ _HEADERS = {
 }
 
 
-def application(catalogue: Catalogue, *, token: str | None = None, hosts: tuple[str, ...] = LOCAL) -> ASGIApp:
+def application(
+    catalogue: Catalogue,
+    *,
+    token: str | None = None,
+    hosts: tuple[str, ...] = LOCAL,
+    ended: Callable[[], bool] = lambda: False,
+) -> ASGIApp:
     """The live page of a catalogue.
 
     Args:
         catalogue: the runs.
         token: what a visitor must show; nothing unless given.
         hosts: names under which it answers, when there is no token: a page elsewhere cannot reach it under its own.
+        ended: whether the server is about to stop: streams to visitors, which have no end of their own, then end.
     """
 
     @contextlib.asynccontextmanager
@@ -60,18 +69,19 @@ def application(catalogue: Catalogue, *, token: str | None = None, hosts: tuple[
 
     async def compare(request: Request) -> Response:
         wanted = request.query_params.getlist("run")[:MOST]
-        return HTMLResponse(await run_in_threadpool(comparison, catalogue, wanted))
+        return await _shown(comparison, catalogue, wanted)
 
     async def report(request: Request) -> Response:
         detail = await run_in_threadpool(catalogue.detail, request.path_params["identity"])
         if detail.report is None:
             return PlainTextResponse("there is no such report", 404)
-        text = await run_in_threadpool(report_page, detail.report)
+        answer = await _shown(report_page, detail.report)
         # A report carries its style inside and no script; this page of the server alone may have that.
-        return HTMLResponse(text, headers={"content-security-policy": "default-src 'none'; style-src 'unsafe-inline'"})
+        answer.headers["content-security-policy"] = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
+        return answer
 
     async def events(request: Request) -> Response:
-        return StreamingResponse(_changes(catalogue, request), media_type="text/event-stream")
+        return StreamingResponse(_changes(catalogue, request, ended), media_type="text/event-stream")
 
     app = Starlette(
         routes=[
@@ -88,6 +98,14 @@ def application(catalogue: Catalogue, *, token: str | None = None, hosts: tuple[
     return _Guard(app, token, hosts)
 
 
+async def _shown(render: Callable[..., str], *arguments: Any) -> Response:
+    """A rendered page, or a word on a file that somebody else filled with something else."""
+    try:
+        return HTMLResponse(await run_in_threadpool(render, *arguments))
+    except (BasinscopeError, KeyError, TypeError, ValueError, AttributeError, UndefinedError) as error:
+        return PlainTextResponse(f"this run cannot be shown: {type(error).__name__}: {error}", 422)
+
+
 async def _watch(catalogue: Catalogue) -> None:
     while True:
         with contextlib.suppress(OSError):  # a folder that vanished while it was read: the next look is soon
@@ -95,10 +113,10 @@ async def _watch(catalogue: Catalogue) -> None:
         await asyncio.sleep(_EVERY)
 
 
-async def _changes(catalogue: Catalogue, request: Request) -> AsyncIterator[str]:
+async def _changes(catalogue: Catalogue, request: Request, ended: Callable[[], bool]) -> AsyncIterator[str]:
     """Everything that is known, then whatever changes, until the visitor leaves."""
     since, told = 0, ""
-    while not await request.is_disconnected():
+    while not ended() and not await request.is_disconnected():
         version, rows, gone = catalogue.changed(since)
         for start in range(0, len(rows), _CHUNK):
             yield _event("runs", rows[start : start + _CHUNK])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -118,7 +119,8 @@ def _markdown(report: Report, told: Story) -> Iterator[str]:
     ))  # fmt: skip
     for heading, pairs in (("What was measured", told.subject), ("Choices", told.choices), ("Provenance", told.origin)):
         yield from _section(heading, ["", ""], ([name, value] for name, value in pairs))
-    yield from ("", "## Reproduce", "", "```", told.command, "```")
+    fence = "`" * (3 + max(map(len, re.findall("`+", told.command)), default=0))  # longer than any inside
+    yield from ("", "## Reproduce", "", fence, told.command, fence)
 
 
 def _section(title: str, header: list[str], rows: Any) -> Iterator[str]:

@@ -18,11 +18,14 @@ NAMES: dict[str, tuple[str, str]] = {
     "hessian_trace": ("Hessian trace", "total curvature; the slope of λ̂ where nβ is small"),
     "largest_eigenvalue": ("largest eigenvalue", "sharpest direction of the Hessian"),
     "log_det": ("½ log det(I + F/Λ)", "Laplace's complexity term: volume of the basin against the prior's"),
-    "wbic": ("WBIC", "E[n L] at β = 1/log n: free energy, smaller is better between models of the same data"),
-    "waic": ("WAIC", "predicted loss on new data, averaged over the local posterior"),
-    "loo": ("LOO", "leave-one-out loss by importance sampling"),
-    "tic": ("TIC", "Takeuchi's predicted generalization gap, (1/n) Tr(C H⁻¹)"),
-    "gap": ("predicted gap", "(1/n) (Tr C / Tr F) · soft rank: test loss less training loss"),
+    "waic": ("WAIC", "predicted loss per sample on new data, averaged over the local posterior"),
+    "loo": ("LOO", "the same by leaving out each sample in turn, Pareto-smoothed"),
+    "tic": ("TIC", "the same from curvature: L + (1/n) Tr(C H⁻¹)"),
+    "aic": ("AIC", "the same counting every parameter: L + d/n"),
+    "gap": ("predicted gap", "(1/n) (Tr C / Tr F) · soft rank: loss on new data less training loss"),
+    "wbic": ("WBIC", "E[n L] at β = 1/log n: free energy in nats, smaller is better among models of the same data"),
+    "bic": ("BIC", "n L + (d/2) log n: free energy of a regular model"),
+    "fluctuation": ("singular fluctuation ν̂", "half the functional variance: effective parameters of WAIC, halved"),
 }
 
 VERDICTS = {

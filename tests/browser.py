@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import tempfile
 import time
+from contextlib import ExitStack
 from pathlib import Path
 from urllib.request import urlopen
 
@@ -58,7 +59,8 @@ class Page:
     """A page: open addresses, run scripts, press keys, take pictures; remembers errors and requests."""
 
     def __init__(self, address):
-        self._socket = connect(address, max_size=None)
+        self._open = ExitStack()
+        self._socket = self._open.enter_context(connect(address, max_size=None))
         self._number = 0
         self.errors = []
         self.requests = []
@@ -87,7 +89,9 @@ class Page:
             self.requests.append(about["request"]["url"])
 
     def open(self, address, *, width=1200, height=900, dark=False, media=""):
-        self.errors.clear()
+        self.call("Page.navigate", url="about:blank")
+        self.wait("document.readyState === 'complete' && location.href === 'about:blank'")
+        self.errors.clear()  # of the page before
         self.requests.clear()
         self.look(width=width, height=height, dark=dark, media=media)
         self.call("Page.navigate", url=address)
@@ -111,8 +115,9 @@ class Page:
             time.sleep(0.02)
 
     def press(self, key, code=0):
-        for kind in ("keyDown", "keyUp"):
-            self.call("Input.dispatchKeyEvent", type=kind, key=key, code=key, windowsVirtualKeyCode=code)
+        more = {"text": key} if len(key) == 1 else {}
+        self.call("Input.dispatchKeyEvent", type="keyDown", key=key, windowsVirtualKeyCode=code, **more)
+        self.call("Input.dispatchKeyEvent", type="keyUp", key=key, windowsVirtualKeyCode=code)
 
     def picture(self, path, *, whole=True):
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -133,4 +138,4 @@ class Page:
         ]
 
     def close(self):
-        self._socket.close()
+        self._open.close()

@@ -1,0 +1,124 @@
+import json
+import os
+import subprocess
+import sys
+
+import pandas as pd
+import pytest
+import torch
+from safetensors.torch import save_file
+from torch import nn
+from typer.testing import CliRunner
+
+from basinscope.cli import app
+
+OWN = """
+import torch
+from torch import nn
+
+def build():
+    return nn.Linear(2, 1)
+
+def load():
+    x = torch.randn(50, 2, generator=torch.Generator().manual_seed(0))
+    return x, x.sum(1, keepdim=True)
+
+def robust(output, target):
+    return (output - target).square().sum(1)
+"""
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    (tmp_path / "own_network.py").write_text(OWN)
+    net = nn.Linear(2, 1)
+    nn.init.ones_(net.weight)
+    nn.init.zeros_(net.bias)
+    save_file(net.state_dict(), "net.safetensors")
+    return tmp_path
+
+
+def measure(*arguments):
+    common = ["--model", "own_network.py:build", "--data", "own_network.py:load", "--loss", "mse", "--budget", "0.3"]
+    return CliRunner().invoke(app, ["measure", *map(str, arguments), *common])
+
+
+@pytest.mark.parametrize("kind", ["html", "md", "json", "parquet"])
+def test_every_format_is_written(folder, kind):
+    told = measure("net.safetensors", "--format", kind)
+    assert told.exit_code == 0, told.output
+    assert f"wrote report.{kind}" in told.stdout
+    data = (folder / f"report.{kind}").read_bytes()
+    if kind == "parquet":
+        assert pd.read_parquet(folder / "report.parquet")["llc"][0] == pytest.approx(1.5, abs=0.3)
+    elif kind == "json":
+        assert json.loads(data)["points"][0]["measured"]["subject"]["parameters"] == 3
+    else:
+        assert "½ soft rank" in data.decode()
+
+
+def test_the_command_to_make_it_again_makes_it_again(folder):
+    """In processes of their own, as a user has it: the module of the working folder is found by its name."""
+    command = ["basinscope", "measure", "net.safetensors", "--model", "own_network:build", "--data", "own_network:load",
+               "--loss", "mse", "--budget", "0.3", "--out", "a.json"]  # fmt: skip
+    run = "import sys; from basinscope.cli import main; sys.argv = sys.argv[1:]; main()"
+    first = subprocess.run([sys.executable, "-c", run, *command], capture_output=True, text=True)
+    assert first.returncode == 0, first.stderr
+    before = json.loads((folder / "a.json").read_text())
+    assert before["command"] == " ".join(command)
+    (folder / "a.json").unlink()
+    subprocess.run([sys.executable, "-c", run, *before["command"].split()], check=True, capture_output=True)
+    after = json.loads((folder / "a.json").read_text())
+    for facts in (before, after):
+        del facts["made"]
+        for point in facts["points"]:
+            del point["measured"]["seconds"]
+    assert before == after
+
+
+def test_an_own_loss_is_found(folder):
+    told = CliRunner().invoke(
+        app,
+        ["measure", "net.safetensors", "--model", "own_network.py:build", "--data", "own_network.py:load", "--loss",
+         "own_network.py:robust", "--budget", "0.3", "--out", "own.json"],
+    )  # fmt: skip
+    assert told.exit_code == 0, told.output
+    assert json.loads((folder / "own.json").read_text())["points"][0]["measured"]["subject"]["loss"] == "robust"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["nowhere.pt"], "there is no checkpoint at nowhere.pt"),
+        (["net.safetensors", "--format", "docx"], "--format must be one of html, md, json, parquet, got 'docx'"),
+        (["net.safetensors", "--out", "."], "--out must be a file"),
+        (["net.safetensors", "--nbeta", "-1"], "nbeta must be a positive"),
+        (["net.safetensors", "--sampler", "dice"], "sampler"),
+        (["net.safetensors", "--device", "abacus"], "--device 'abacus' cannot be used"),
+    ],
+)
+def test_mistakes_are_told_in_one_line_and_nothing_is_written(folder, arguments, told):
+    before = sorted(os.listdir())
+    result = measure(*arguments)
+    assert result.exit_code == 2, result.output
+    assert result.stderr.startswith("error: ")
+    assert told in result.stderr
+    assert sorted(os.listdir()) == before
+
+
+def test_a_pickled_checkpoint_is_refused(folder):
+    torch.save(nn.Linear(2, 1), "whole.pt")
+    result = measure("whole.pt")
+    assert result.exit_code == 2
+    assert "could run any code" in result.stderr
+
+
+def test_help_is_instant():
+    code = (
+        "import sys; from basinscope.cli import app; app([sys.argv[1], '--help'], standalone_mode=False); "
+        "assert 'torch' not in sys.modules and 'starlette' not in sys.modules"
+    )
+    for command in ("measure", "serve"):
+        subprocess.run([sys.executable, "-c", code, command], capture_output=True, check=True)

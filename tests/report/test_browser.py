@@ -1,0 +1,267 @@
+"""Report and live page in a real browser: no errors, no request to elsewhere, usable by keyboard, readable by all."""
+
+import copy
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+import basinscope as bs
+from browser import Browser, executable
+from hostile_names import NAMES
+from live_pages import served, store, training
+
+if executable() is None:
+    pytest.skip("no Chromium here — install the package `chromium` to run these", allow_module_level=True)
+
+# Screenshots are kept where this says, to be looked at.
+PICTURES = os.environ.get("BASINSCOPE_PICTURES")
+
+# Text whose contrast with what lies behind it is below WCAG's 4.5 (3 for large text), with its colours.
+POOR_CONTRAST = """(() => {
+  const parse = (text) => { const m = text.match(/[\\d.]+/g).map(Number); return m.length > 3 ? m : [...m, 1]; };
+  const light = ([r, g, b]) => [r, g, b].map((c) => c / 255)
+    .map((c) => c <= 0.03928 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4)
+    .reduce((sum, c, k) => sum + c * [0.2126, 0.7152, 0.0722][k], 0);
+  const behind = (node) => {
+    for (let at = node; at; at = at.parentElement) {
+      const colour = parse(getComputedStyle(at).backgroundColor);
+      if (colour[3] === 1) return colour;
+    }
+    return [255, 255, 255, 1];
+  };
+  const poor = [];
+  const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  while (walker.nextNode()) {
+    const node = walker.currentNode.parentElement, words = walker.currentNode.textContent.trim();
+    if (!words || !node.checkVisibility() || node.closest("title, option, noscript, .hidden, :disabled")) continue;
+    const style = getComputedStyle(node), inside = node.closest("svg");
+    const colour = parse(inside ? style.fill : style.color), ground = behind(inside || node);
+    const [a, b] = [light(colour), light(ground)].sort((x, y) => y - x), ratio = (a + 0.05) / (b + 0.05);
+    const size = parseFloat(style.fontSize), large = size >= 24 || (size >= 18.66 && style.fontWeight >= 700);
+    if (ratio < (large ? 3 : 4.5)) poor.push(`${words.slice(0, 30)}: ${ratio.toFixed(2)} ${colour} on ${ground}`);
+  }
+  return poor;
+})()"""
+
+# What a screen reader would stumble over.
+STRUCTURE = """(() => {
+  const wrong = [], say = (what) => wrong.push(what);
+  if (!document.documentElement.lang) say("no language");
+  if (!document.title) say("no title");
+  if (document.querySelectorAll("h1").length !== 1) say("not one h1");
+  if (document.querySelectorAll("main").length !== 1) say("not one main");
+  let level = 1;
+  for (const heading of document.querySelectorAll("h1, h2, h3, h4")) {
+    const own = Number(heading.tagName[1]);
+    if (own > level + 1) say(`${heading.textContent} jumps from h${level} to h${own}`);
+    level = own;
+  }
+  for (const image of document.querySelectorAll("svg:not([aria-hidden]), img"))
+    if (!image.getAttribute("aria-label") && !image.getAttribute("alt")) say(`no name: ${image.outerHTML}`);
+  for (const cell of document.querySelectorAll("th")) if (!cell.scope) say(`no scope: ${cell.textContent}`);
+  const ids = [...document.querySelectorAll("[id]")].map((node) => node.id);
+  if (new Set(ids).size !== ids.length) say("an id twice");
+  for (const link of document.querySelectorAll('a[href^="#"]'))
+    if (!document.getElementById(link.getAttribute("href").slice(1))) say(`nowhere: ${link.href}`);
+  return wrong;
+})()"""
+
+OUTLINE = """(() => {
+  const style = getComputedStyle(document.activeElement);
+  return [document.activeElement.tagName, style.outlineStyle !== "none" && parseFloat(style.outlineWidth) >= 2];
+})()"""
+
+TYPE = """((text) => {
+  const box = document.getElementById("query");
+  const before = performance.now();
+  box.value = text;
+  box.dispatchEvent(new Event("input"));
+  document.body.offsetHeight;
+  return performance.now() - before;
+})"""
+
+
+GROUP = """((name) => {
+  const box = document.getElementById("group");
+  box.value = name;
+  box.dispatchEvent(new Event("input"));
+})"""
+
+
+@pytest.fixture(scope="module")
+def page():
+    browser = Browser()
+    page = browser.page()
+    yield page
+    page.close()
+    browser.close()
+
+
+@pytest.fixture(scope="module")
+def run_of_many(report):
+    """A run of checkpoints, the names of which are hostile."""
+    facts = copy.deepcopy(dict(report.facts))
+    facts["title"] = NAMES[0]
+    facts["points"] = [
+        {**copy.deepcopy(facts["points"][0]), "name": NAMES[k % len(NAMES)], "step": 10 * k} for k in range(20)
+    ]
+    facts["points"][4] |= {"measured": None, "error": "it was cut off"}
+    facts["history"] = [{"step": k, "train_loss": 1 / (k + 1), "validation_loss": 2 / (k + 1)} for k in range(190)]
+    return bs.Report(facts)
+
+
+def keep(page, name):
+    if PICTURES:
+        page.picture(Path(PICTURES) / f"{name}.png")
+
+
+def sound(page, origin):
+    """No error, nothing fetched from elsewhere, no script that a name brought in."""
+    assert page.errors == []
+    assert [url for url in page.requests if not url.startswith((origin, "data:", "blob:"))] == []
+    assert not page.run("window.broken")
+
+
+@pytest.mark.parametrize("kind", ["one", "many"])
+@pytest.mark.parametrize(("width", "dark"), [(1200, False), (1200, True), (400, False), (400, True)])
+def test_a_report_is_sound_and_readable(page, report, run_of_many, tmp_path, kind, width, dark):
+    (report if kind == "one" else run_of_many).to_html(tmp_path / "report.html")
+    page.open(f"file://{tmp_path}/report.html", width=width, dark=dark)
+    sound(page, "file://")
+    assert page.run(POOR_CONTRAST) == []
+    assert page.run(STRUCTURE) == []
+    assert page.run("document.documentElement.scrollWidth") <= width
+    assert all(name for _, name in page.names())
+    keep(page, f"report-{kind}-{width}-{'dark' if dark else 'light'}")
+
+
+def test_a_report_is_walked_by_keyboard(page, report, tmp_path):
+    report.to_html(tmp_path / "report.html")
+    page.open(f"file://{tmp_path}/report.html")
+    page.press("Tab", 9)
+    assert page.run("document.activeElement.textContent") == "Skip to the content"
+    seen = []
+    for _ in range(40):
+        tag, outlined = page.run(OUTLINE)
+        if tag == "BODY":
+            break
+        assert outlined, f"no outline on {page.run('document.activeElement.outerHTML')[:80]}"
+        seen.append(tag)
+        page.press("Tab", 9)
+    assert seen.count("A") > 5
+
+
+def test_a_report_prints(page, run_of_many, tmp_path):
+    run_of_many.to_html(tmp_path / "report.html")
+    page.open(f"file://{tmp_path}/report.html", dark=True)
+    place = Path(PICTURES) if PICTURES else tmp_path
+    page.pdf(place / "report.pdf")
+    assert (place / "report.pdf").read_bytes().startswith(b"%PDF")
+    page.look(dark=True, media="print")
+    assert page.run("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    assert page.run("getComputedStyle(document.querySelector('nav.contents')).display") == "none"
+    assert page.run(POOR_CONTRAST) == []
+
+
+def test_hostile_names_stay_names_in_the_live_page(page, tmp_path):
+    store(tmp_path / "store", NAMES)
+    training(tmp_path / NAMES[0].replace("/", "∕"))
+    with served(tmp_path) as port:
+        page.open(f"http://127.0.0.1:{port}/")
+        page.wait(f"document.querySelectorAll('#body tr').length === {2 * len(NAMES) + 1}")
+        texts = page.run("[...document.querySelectorAll('#body td.name span')].map((node) => node.textContent)")
+        assert all(any(name in text for text in texts) for name in NAMES)
+        page.run("[...document.querySelectorAll('#body input')].slice(0, 6).forEach((box) => box.click())")
+        page.wait("document.querySelectorAll('#compare svg.chart').length > 0")
+        assert "\"'=HYPERLINK" in page.run("basinscopeCsv()")  # text to a spreadsheet, not a formula
+        sound(page, f"http://127.0.0.1:{port}/")
+
+
+def test_filter_sort_compare_and_download(page, report, tmp_path):
+    store(tmp_path / "store", ("a", "b", "fails"), seeds=5)
+    training(tmp_path / "nets" / "sgd")
+    report.save(tmp_path / "measured")
+    with served(tmp_path) as port:
+        page.open(f"http://127.0.0.1:{port}/")
+        rows = "document.querySelectorAll('#body tr').length"
+        page.wait(f"{rows} === 17")
+        page.run(f"{TYPE}('name=a doubtful')")
+        assert page.run(rows) == 2
+        assert page.run("basinscopeCsv().trim().split('\\n').length") == 3
+        page.run(f"{TYPE}('')")
+        page.run(f"{GROUP}('curves')")
+        assert page.run(rows) == 15
+        assert "seed" in page.run("document.getElementById('head').textContent")
+        for expected in ("descending", "ascending"):
+            page.run("document.querySelector('#head [data-key=llc] button').click()")
+            assert page.run("document.querySelector('#head [data-key=llc]').getAttribute('aria-sort')") == expected
+        first = page.run("document.querySelector('#body tr td.name').textContent")
+        assert "seed=0" in first  # the smallest λ̂
+        page.run(f"{GROUP}('')")
+        for name in ("Tiny classifier", "sgd", "name=a seed=1", "name=b seed=1"):
+            page.run(f"{TYPE}({name!r})")
+            page.run("document.querySelector('#body input').click()")
+        page.wait("document.querySelectorAll('#compare thead th').length === 5")
+        page.wait("document.getElementById('compare').textContent.includes('burn-in')")
+        assert "λ̂ over training" in page.run("document.getElementById('compare').textContent")
+        assert page.run(POOR_CONTRAST) == []
+        assert page.run(STRUCTURE) == []
+        assert all(name for _, name in page.names())
+        keep(page, "live-light")
+        page.look(dark=True)
+        assert page.run(POOR_CONTRAST) == []
+        keep(page, "live-dark")
+        page.look(width=420)
+        assert page.run("document.documentElement.scrollWidth") <= 420
+        keep(page, "live-narrow")
+        sound(page, f"http://127.0.0.1:{port}/")
+        page.run("document.getElementById('clear').click()")
+        page.wait("document.getElementById('compare').textContent.includes('Choose up to six')")
+
+
+def test_the_page_follows_without_reload(page, tmp_path):
+    training(tmp_path / "sgd", epochs=1)
+    with served(tmp_path) as port:
+        page.open(f"http://127.0.0.1:{port}/")
+        page.wait("document.querySelectorAll('#body tr').length === 1")
+        page.run("window.same = true; document.querySelector('#body input').click()")
+        page.wait("document.querySelectorAll('#compare svg.chart').length === 2")
+        before = page.run("document.querySelector('#compare svg.chart').outerHTML")
+        training(tmp_path / "sgd", epochs=4)
+        training(tmp_path / "new", epochs=1)
+        page.wait("document.querySelectorAll('#body tr').length === 2", seconds=10)
+        page.wait(f"document.querySelector('#compare svg.chart').outerHTML !== {before!r}", seconds=10)
+        assert page.run("window.same")
+        sound(page, f"http://127.0.0.1:{port}/")
+
+
+def test_a_choice_is_made_by_keyboard_and_shown(page, tmp_path):
+    store(tmp_path, ("a", "b"))
+    with served(tmp_path) as port:
+        page.open(f"http://127.0.0.1:{port}/")
+        page.wait("document.querySelectorAll('#body tr').length === 4")
+        page.run("document.querySelector('#body input').focus()")
+        assert page.run("document.activeElement.type") == "checkbox"
+        page.press(" ", 32)
+        page.wait("document.querySelectorAll('#compare thead th').length === 2")
+        page.run("document.getElementById('query').focus()")
+        page.press("Tab", 9)
+        tag, outlined = page.run(OUTLINE)
+        assert (tag, outlined) == ("SELECT", True)
+
+
+@pytest.mark.slow
+def test_two_thousand_runs_are_there_at_once(page, tmp_path):
+    store(tmp_path, [f"run {k}" for k in range(40)], seeds=50)
+    with served(tmp_path) as port:
+        started = time.monotonic()
+        page.open(f"http://127.0.0.1:{port}/")
+        page.wait("document.querySelectorAll('#body tr').length === 100")
+        first = time.monotonic() - started
+        page.wait("document.getElementById('summary').textContent.startsWith('2,000 of 2,000')", seconds=60)
+        times = [page.run(f"{TYPE}({text!r})") for text in ("run 7", "doubtful", "", "seed=3", "zzz", "")]
+        assert first < 2
+        assert max(times) < 200
+        sound(page, f"http://127.0.0.1:{port}/")
