@@ -22,13 +22,13 @@ if TYPE_CHECKING:
     from .measures.distances import information_distance as information_distance
     from .measures.distances import loss_distance as loss_distance
     from .measures.distances import parameter_error as parameter_error
+    from .measures.evidence import LogLikelihood as LogLikelihood
     from .measures.fluctuation import fluctuation as fluctuation
     from .measures.free_energy import free_energy as free_energy
     from .measures.gap import gap as gap
     from .measures.hessian_trace import hessian_trace as hessian_trace
     from .measures.llc import llc as llc
     from .measures.log_det import log_det as log_det
-    from .measures.log_likelihood import LogLikelihood as LogLikelihood
     from .measures.log_likelihood import log_likelihood as log_likelihood
     from .measures.loo import loo as loo
     from .measures.operator_norm import operator_norm as operator_norm
@@ -52,7 +52,7 @@ _HOMES = {
     "Estimate": "estimates",
     "Landscape": "landscape",
     "Report": "report.report",
-    "LogLikelihood": "measures.log_likelihood",
+    "LogLikelihood": "measures.evidence",
     "Symmetries": "measures.symmetries",
     "criteria": "measures.criteria",
     "fluctuation": "measures.fluctuation",

@@ -24,6 +24,9 @@ def test_the_matrix_is_what_waic_and_loo_saw(drawn):
     land = quadratic([1.0, 0.3], n=30, noise=1.0)
     assert bs.waic(land, gamma=1.0, draws=100, seed=4, **QUICK).value == pytest.approx(bs.waic(drawn.values).value)
     assert bs.loo(land, gamma=1.0, draws=100, seed=4, **QUICK).value == pytest.approx(bs.loo(drawn.values).value)
+    assert bs.waic(drawn).value == bs.waic(drawn.values).value
+    with pytest.raises(bs.InputError, match=r"these draws are at beta=1, got beta=0.5"):
+        bs.loo(drawn, beta=0.5)
     assert drawn.doubts == ()
     assert drawn.facts["n"] == 30
 

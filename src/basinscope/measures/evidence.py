@@ -31,6 +31,38 @@ _SAMPLERS = ("auto", "hmc", "minibatch")
 
 
 @dataclass(frozen=True)
+class LogLikelihood:
+    """log p(x_i | w_s) at draws of a landscape's posterior.
+
+    Attributes:
+        values: (chains, draws, n).
+        beta: inverse temperature of the draws.
+        doubts: why they may not be those of the posterior.
+        facts: settings and diagnostics of the chains.
+    """
+
+    values: NDArray[np.float64]
+    beta: float
+    doubts: tuple[str, ...] = ()
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+    def to_arviz(self) -> Any:
+        """As an ArviZ `DataTree` with groups `log_likelihood` and `posterior` (the mean over samples)."""
+        try:
+            from arviz_base import from_dict
+        except ModuleNotFoundError as error:
+            raise InputError("ArviZ objects need arviz-base — install basinscope[arviz]") from error
+        return from_dict(
+            {
+                "posterior": {"mean_log_likelihood": self.values.mean(2)},
+                "log_likelihood": {"target": self.values},
+            },
+            dims={"target": ["observation"]},
+            check_conventions=False,  # more chains than draws are usual here
+        )
+
+
+@dataclass(frozen=True)
 class Evidence:
     """Log-likelihoods at posterior draws, as far as they are kept, and what speaks against the draws.
 
@@ -107,6 +139,11 @@ def gather(
             raise InputError(
                 f"{name} is about drawing from a landscape, got log-likelihoods of draws made — leave it out"
             )
+    known: tuple[str, ...] = ()
+    if isinstance(source, LogLikelihood):
+        if source.beta != asked.beta:
+            raise InputError(f"these draws are at beta={source.beta:g}, got beta={asked.beta:g} — pass theirs")
+        known, source = source.doubts, source.values
     rows = as_chains(source)
     chains, draws, n = rows.shape
     tails = None
@@ -116,7 +153,9 @@ def gather(
     stream = streamed(rows, asked.beta)
     trace = rows.mean(2).numpy()
     rhat = mixing(trace) if chains > 1 and draws >= 8 else math.nan
-    doubts = (f"not converged: split-R̂ = {rhat:.3f} between chains — draw longer chains",) if rhat > MIXED else ()
+    doubts = known
+    if rhat > MIXED and not known:
+        doubts = (f"not converged: split-R̂ = {rhat:.3f} between chains — draw longer chains",)
     facts = {"n": n, "beta": asked.beta, "chains": chains, "draws": draws, "rhat": rhat}
     return Evidence(stream, np.ones(stream.groups, bool), tails, trace, doubts, facts)
 

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -13,39 +9,7 @@ from ..checks import positive
 from ..errors import InputError
 from ..landscape import Landscape
 from ..progress import tracked
-from .evidence import MEMORY, Asked, gather
-
-
-@dataclass(frozen=True)
-class LogLikelihood:
-    """log p(x_i | w_s) at draws of a landscape's posterior.
-
-    Attributes:
-        values: (chains, draws, n).
-        beta: inverse temperature of the draws.
-        doubts: why they may not be those of the posterior.
-        facts: settings and diagnostics of the chains.
-    """
-
-    values: NDArray[np.float64]
-    beta: float
-    doubts: tuple[str, ...] = ()
-    facts: Mapping[str, Any] = field(default_factory=dict)
-
-    def to_arviz(self) -> Any:
-        """As an ArviZ `DataTree` with groups `log_likelihood` and `posterior` (the mean over samples)."""
-        try:
-            from arviz_base import from_dict
-        except ModuleNotFoundError as error:
-            raise InputError("ArviZ objects need arviz-base — install basinscope[arviz]") from error
-        return from_dict(
-            {
-                "posterior": {"mean_log_likelihood": self.values.mean(2)},
-                "log_likelihood": {"target": self.values},
-            },
-            dims={"target": ["observation"]},
-            check_conventions=False,  # more chains than draws are usual here
-        )
+from .evidence import MEMORY, Asked, LogLikelihood, gather
 
 
 def log_likelihood(
@@ -63,7 +27,7 @@ def log_likelihood(
     seed: int = 0,
     progress: bool = True,
 ) -> LogLikelihood:
-    """log p(x_i | w_s) for every sample and draw, to go on with in other tools; `waic` and `loo` need no such matrix.
+    """log p(x_i | w_s) for every sample and draw, for other tools; `waic` and `loo` need no such matrix.
 
     Args:
         land: the landscape, whose local posterior at inverse temperature β is sampled.

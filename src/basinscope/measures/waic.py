@@ -34,7 +34,7 @@ def waic(
 
     Args:
         source: a landscape, whose local posterior ∝ exp(−nβ L_n(w) − (γ/2)‖w − w*‖²) is sampled, or log-likelihoods
-            (draws, n) or (chains, draws, n) at draws of yours.
+            (draws, n) or (chains, draws, n) at draws of yours, or what `log_likelihood` returned.
         beta: inverse temperature of the draws.
         gamma: localisation γ, the precision of a Gaussian prior around w*; d/‖w*‖² unless given.
         sampler: `auto`, `hmc` (all data) or `minibatch`.
