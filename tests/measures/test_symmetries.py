@@ -235,6 +235,20 @@ def test_networks_that_cannot_be_traced():
     assert "cannot be traced" in found.warnings[0]
 
 
+def test_networks_that_vmap_refuses():
+    class Branching(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.second = nn.Linear(2, 1), nn.Linear(2, 1)
+
+        def forward(self, x):
+            return self.first(x) if float(x.detach().abs().sum()) > 0 else self.second(x)
+
+    net = randomized(Branching())
+    found = bs.symmetries(bs.Landscape(net, "mse", (data(9, 2), data(9, 1))))
+    assert found.kinds == {"idle": 3}  # the branch that is never taken
+
+
 def test_lambda_hat_beside_the_bound():
     net = randomized(nn.Sequential(nn.Linear(1, 3), nn.ReLU(), nn.Linear(3, 1)))
     x = data(300, 1)

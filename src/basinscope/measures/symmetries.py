@@ -224,20 +224,26 @@ def _zero_derivative(land: Landscape, seed: int) -> Tensor:
     largest = torch.zeros_like(here)
     size = max(1, min(256, _CHUNK // (8 * land.dimension)))
     for batch in land.batches(size):
-
-        def scores(vector: Tensor, inputs: Any) -> Tensor:
-            one = land.outputs(land.unflatten(vector), _lifted(inputs))
-            return logits(one)[0]
-
         shape = logits(land.outputs(land.parameters, batch.inputs)).shape
         random = torch.randn(shape, generator=generator, device=land.device, dtype=land.dtype)
-
-        def pulled(inputs: Any, weights: Tensor) -> Tensor:
-            return vjp(lambda vector: scores(vector, inputs), here)[1](weights)[0]
-
-        with math_attention():
-            largest = torch.maximum(largest, vmap(pulled)(batch.inputs, random).abs().amax(0))
+        largest = torch.maximum(largest, _pulled(land, here, batch, random).abs().amax(0))
     return largest == 0
+
+
+def _pulled(land: Landscape, here: Tensor, batch: Samples, weights: Tensor) -> Tensor:
+    """Jᵀu of every sample by itself, (m, d)."""
+
+    def one(inputs: Any, own: Tensor) -> Tensor:
+        def scores(vector: Tensor) -> Tensor:
+            return logits(land.outputs(land.unflatten(vector), _lifted(inputs)))[0]
+
+        return vjp(scores, here)[1](own)[0]
+
+    with math_attention():
+        try:
+            return vmap(one)(batch.inputs, weights)
+        except Exception:  # whatever vmap or the model's own code raises, the plain loop is right
+            return torch.stack([one(batch.take(i).inputs, weights[i]) for i in range(batch.n)])
 
 
 def _lifted(inputs: Any) -> Any:
