@@ -1,0 +1,279 @@
+"""λ from how the mean loss rises with temperature."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..checks import positive
+from ..errors import InputError
+from ..estimates import Estimate, Verdict
+from ..landscape import Landscape
+from ..progress import tracked
+from ..sampling.calibration import resolution
+from ..sampling.local import Settings
+from ..sampling.tempered import TEMPERED_SAMPLERS, TemperedMean, tempered_mean
+
+Array = NDArray[np.float64]
+
+_LADDER = (0.5, 0.875, 1.25, 1.625, 2.0)  # temperatures 1/β in units of log n
+_PRECISE = 0.02  # relative standard error of a mean that is known, whatever R̂ of few draws says
+_DIVERGED = 0.001  # part of the draws that may diverge before the samples are doubtful
+
+
+class TemperatureRegression(Estimate):
+    """The slope λ̂ as an estimate, with the lines it comes from in `diagnostics`, and their picture."""
+
+    def plot(self) -> Any:
+        """E[nL_n] against 1/β: a line for every data set, and their common slope (needs matplotlib)."""
+        from .temperature_figure import figure
+
+        return figure(self)
+
+
+@dataclass(frozen=True)
+class Line:
+    """A straight line y = intercept + slope·x by generalized least squares.
+
+    Attributes:
+        intercept, slope: the line.
+        stderr: of the slope, from the covariance of y alone.
+        residuals: y less the line.
+    """
+
+    intercept: float
+    slope: float
+    stderr: float
+    residuals: Array
+
+
+def temperature_regression(
+    lands: Landscape | Sequence[Landscape],
+    *,
+    betas: Sequence[float] | None = None,
+    gamma: float | None = None,
+    sampler: str = "auto",
+    chains: int | None = None,
+    draws: int | None = None,
+    rtol: float = 0.01,
+    budget: float = 60.0,
+    seed: int = 0,
+    progress: bool = True,
+) -> TemperatureRegression:
+    """λ̂ as the slope of E_β[nL_n] against the temperature 1/β (Watanabe 2013; Murfet et al. 2020).
+
+    Over the posterior ∝ exp(−nβ L_n(w) − (γ/2)‖w − w*‖²) with β of the order of 1/log n,
+
+        E_β[nL_n(w)] = nL_n(w₀) + λ/β + O_p(√(1/β)).
+
+    For every data set the means at several β are fitted by a line, by generalized least squares with the covariance of
+    the draws (chains at different β are independent, so it is diagonal). Slopes are averaged over data sets with
+    weights 1/(s² + τ²), s being a slope's own standard error and τ the spread of the true ones (DerSimonian and Laird);
+    the O_p term makes them differ. L_n(w*) drops out: w* need not be the minimum.
+
+    Args:
+        lands: landscapes of one model on several data sets, or a single one, whose answer then lacks the error that
+            other data would show.
+        betas: inverse temperatures β, at least two; with 1/β from ½ log n to 2 log n unless given.
+        gamma: localisation γ around each landscape's own w*; d/‖w*‖² unless given.
+        sampler: as for `llc`, or `nuts` (nutpie; chains start at w*).
+        chains, draws: of every run; chosen unless given. For `nuts`, warm-up takes as many draws again.
+        rtol: wanted relative standard error of every mean excess loss.
+        budget: most work in nominal seconds, for all runs together; NUTS knows no budget.
+        seed: of all random numbers.
+        progress: show a bar.
+
+    Returns:
+        An `Estimate` with `plot()`; `diagnostics` holds R², the slope, intercept and points of every data set with R̂,
+        effective draws and divergences, and the spread τ.
+
+    Examples:
+        >>> import torch, basinscope as bs
+        >>> x = torch.randn(500, 3, generator=torch.Generator().manual_seed(0))
+        >>> net = torch.nn.Linear(3, 1, bias=False)
+        >>> _ = torch.nn.init.ones_(net.weight)
+        >>> land = bs.Landscape(net, "mse", (x, x.sum(1, keepdim=True)))
+        >>> est = temperature_regression([land, land.subset(range(250))], budget=5)
+        >>> abs(est.value - 1.5) < 0.1, est.diagnostics["r_squared"] > 0.99
+        (True, True)
+    """
+    listed = [lands] if isinstance(lands, Landscape) else list(lands)
+    if not listed or not all(isinstance(land, Landscape) for land in listed):
+        raise InputError(
+            f"lands must be a Landscape or several, got {lands!r} — make them with bs.Landscape(model, ...)"
+        )
+    if sampler not in TEMPERED_SAMPLERS:
+        raise InputError(f"unknown sampler {sampler!r}: expected one of {', '.join(TEMPERED_SAMPLERS)}")
+    by_nuts = sampler == "nuts"
+    ladders = [_ladder(land, betas) for land in listed]
+    total = sum(map(len, ladders))
+    sets: list[list[TemperedMean]] = []
+    gammas = [resolution(land, gamma=gamma).gamma for land in listed]
+    done = 0
+    with tracked("temperature regression", progress) as report:
+        for number, (land, ladder) in enumerate(zip(listed, ladders, strict=True)):
+            means = []
+            for beta in ladder:
+                settings = Settings(
+                    "hmc" if by_nuts else sampler, chains, draws, rtol=rtol, budget=budget / total, seed=seed + done
+                )
+                report(done / total, f"data set {number + 1} of {len(listed)}, 1/β = {1 / beta:.3g}")
+                means.append(
+                    tempered_mean(land, beta, gammas[number], settings, lambda fraction, text: None, by_nuts=by_nuts)
+                )
+                done += 1
+            sets.append(means)
+    return judged(sets, [land.n for land in listed], gammas)
+
+
+def judged(
+    sets: Sequence[Sequence[TemperedMean]], sizes: Sequence[int], gammas: Sequence[float]
+) -> TemperatureRegression:
+    """The estimate with its verdict, from the means of every data set."""
+    points = [mean for means in sets for mean in means]
+    if not all(math.isfinite(point.mean) and math.isfinite(point.stderr) for point in points):
+        lost = sum(not math.isfinite(point.mean) for point in points)
+        reason = f"diverged: {lost} of {len(points)} runs have no mean — raise gamma, draws or budget"
+        listed = {"points": [asdict(point) for point in points]}
+        return TemperatureRegression("temperature_regression", math.nan, math.nan, "failed", (reason,), listed)
+    lines = [_fitted(means) for means in sets]
+    slopes, errors = np.array([line.slope for line in lines]), np.array([line.stderr for line in lines])
+    value, stderr, spread = pooled(slopes, errors)
+    explained = _explained(sets, value)
+    found = {
+        "r_squared": explained,
+        "data_sets": len(sets),
+        "n": list(sizes),
+        "gamma": list(gammas),
+        "slopes": slopes.tolist(),
+        "slope_stderrs": errors.tolist(),
+        "intercepts": [line.intercept for line in lines],
+        "spread": spread,
+        "rhat": max(point.rhat for point in points),
+        "divergences": sum(point.divergences for point in points),
+        "sampler": points[0].sampler,
+        "points": [{"data_set": number, **asdict(point)} for number, means in enumerate(sets) for point in means],
+    }
+    failures, doubts = _reasons(value, stderr, points, found)
+    verdict: Verdict = "failed" if failures else "doubtful" if doubts else "ok"
+    freedom = len(sets) - 1 if len(sets) > 1 else math.inf
+    return TemperatureRegression(
+        "temperature_regression", value, stderr, verdict, (*failures, *doubts), found, freedom=freedom
+    )
+
+
+def line_fit(x: Sequence[float] | Array, y: Sequence[float] | Array, covariance: Array) -> Line:
+    """y = a + bx by generalized least squares: (a, b) = (XᵀC⁻¹X)⁻¹XᵀC⁻¹y with X = [1, x].
+
+    Examples:
+        >>> import numpy as np
+        >>> fit = line_fit([0, 1, 2], [1, 3, 5], np.eye(3))
+        >>> round(fit.intercept, 6), round(fit.slope, 6), round(fit.stderr, 6)
+        (1.0, 2.0, 0.707107)
+    """
+    design = np.stack([np.ones(len(x)), np.asarray(x, float)], axis=1)
+    values = np.asarray(y, float)
+    if len(np.unique(design[:, 1])) < 2:
+        raise InputError(f"a line needs at least two different temperatures, got {list(x)}")
+    root = np.linalg.cholesky(covariance)
+    whitened, target = np.linalg.solve(root, design), np.linalg.solve(root, values)
+    normal = np.linalg.inv(whitened.T @ whitened)
+    intercept, slope = normal @ whitened.T @ target
+    residuals = values - design @ np.array([intercept, slope])
+    return Line(float(intercept), float(slope), float(np.sqrt(normal[1, 1])), residuals)
+
+
+def pooled(values: Array, stderrs: Array) -> tuple[float, float, float]:
+    """The mean of several estimates of one number, its standard error, and the spread τ beyond their own errors.
+
+    DerSimonian and Laird's random effects: weights 1/(s² + τ²), with τ² from Cochran's Q. The standard error is that
+    of Hartung and Knapp, from the weighted scatter about the mean; a single estimate keeps its own.
+
+    Examples:
+        >>> import numpy as np
+        >>> mean, stderr, spread = pooled(np.array([1.0, 3.0]), np.array([0.1, 0.1]))
+        >>> round(mean, 3), round(stderr, 3), round(spread, 3)
+        (2.0, 1.0, 1.411)
+    """
+    if len(values) == 1:
+        return float(values[0]), float(stderrs[0]), 0.0
+    own = 1 / np.maximum(stderrs, 1e-300) ** 2
+    centre = (own * values).sum() / own.sum()
+    excess = (own * (values - centre) ** 2).sum() - (len(values) - 1)
+    spread = max(0.0, float(excess / (own.sum() - (own**2).sum() / own.sum())))
+    weights = 1 / (np.maximum(stderrs, 1e-300) ** 2 + spread)
+    weights = weights / weights.sum()
+    mean = float((weights * values).sum())
+    scatter = float((weights * (values - mean) ** 2).sum() / (len(values) - 1))
+    return mean, math.sqrt(max(scatter, 1 / float(own.sum()))), math.sqrt(spread)
+
+
+def _ladder(land: Landscape, betas: Sequence[float] | None) -> list[float]:
+    if betas is None:
+        if land.n < 3:
+            raise InputError(f"temperatures of the order of log n need at least 3 samples, got n={land.n} — pass betas")
+        return [1 / (step * math.log(land.n)) for step in _LADDER]
+    ladder = [positive(f"betas[{i}]", beta) for i, beta in enumerate(betas)]
+    if len(set(ladder)) < 2:
+        raise InputError(f"betas must hold at least two different values for a slope, got {list(betas)}")
+    return ladder
+
+
+def _fitted(means: Sequence[TemperedMean]) -> Line:
+    return line_fit(
+        [1 / mean.beta for mean in means],
+        [mean.mean for mean in means],
+        np.diag([max(mean.stderr, 1e-12 * (1 + abs(mean.mean))) ** 2 for mean in means]),
+    )
+
+
+def _explained(sets: Sequence[Sequence[TemperedMean]], slope: float) -> float:
+    """R² of the common slope: the part of the variance within data sets that it explains."""
+    residual = total = 0.0
+    for means in sets:
+        x, y = np.array([1 / mean.beta for mean in means]), np.array([mean.mean for mean in means])
+        y = y - y.mean()
+        total += float((y**2).sum())
+        residual += float(((y - slope * (x - x.mean())) ** 2).sum())
+    return 1 - residual / total if total > 0 else math.nan
+
+
+def _reasons(
+    value: float, stderr: float, points: Sequence[TemperedMean], found: dict[str, Any]
+) -> tuple[list[str], list[str]]:
+    failures: list[str] = []
+    doubts: list[str] = []
+    if value <= 0:
+        failures.append(
+            f"no slope: E[nL_n] does not rise with temperature (λ̂ = {value:.3g}) — lower gamma, or use more data sets"
+        )
+    if found["data_sets"] == 1:
+        doubts.append("one data set: the error that other data would show is not in the standard error — pass several")
+    apart = [point for point in points if not _mixed(point)]
+    if apart:
+        worst = max(point.rhat for point in apart)
+        doubts.append(
+            f"not converged: split-R̂ reaches {worst:.3f} in {len(apart)} of {len(points)} runs — raise budget or draws"
+        )
+    kept = sum(point.chains * point.draws for point in points)
+    if found["sampler"] == "nuts" and found["divergences"] > _DIVERGED * kept:
+        doubts.append(f"divergences: {found['divergences']} of {kept} transitions of NUTS — sample with the engine too")
+    elif found["sampler"] != "nuts" and found["divergences"]:
+        doubts.append(f"diverged chains: {found['divergences']} were left out — raise gamma")
+    if found["r_squared"] < 0.9:
+        doubts.append(
+            f"not a line: R² = {found['r_squared']:.2f} — use more data sets, or temperatures closer together"
+        )
+    if stderr > 0.1 * abs(value):
+        doubts.append(f"imprecise: the standard error is {stderr / abs(value):.0%} of λ̂ — use more data sets")
+    return failures, doubts
+
+
+def _mixed(point: TemperedMean) -> bool:
+    """Whether the chains of one run agree; many short ones need not by R̂, if their mean is precise."""
+    return point.rhat < 1.1 or (point.rhat < 1.5 and point.stderr < _PRECISE * abs(point.mean))

@@ -1,0 +1,217 @@
+"""λ from how the volume below a loss shrinks with the loss."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy.optimize import least_squares
+
+from ..checks import positive, whole
+from ..errors import InputError
+from ..estimates import Estimate, Verdict
+from ..landscape import Landscape
+from ..progress import tracked
+from ..sampling.calibration import resolution
+from ..sampling.chains import ChainLosses
+from ..sampling.volume import Volumes, multilevel_splitting
+
+Array = NDArray[np.float64]
+
+_DECADES = 8.0  # from the typical loss down, unless told otherwise
+_FITTED = 0.4  # part of the ladder, from its lower end, that the law is fitted to
+_BETTER = 9.0  # χ² by which another multiplicity must fit better to be worth a warning
+_MOST_MULTIPLICITY = 3
+_OFFSET = 2.0  # e-folds by which c is expected to differ from the logarithm of the typical loss
+
+
+class VolumeScaling(Estimate):
+    """The exponent λ̂ as an estimate, with the volumes it comes from in `diagnostics`, and their picture."""
+
+    def plot(self) -> Any:
+        """log V against log ε with its error bars, the fitted law, and the local exponent (needs matplotlib)."""
+        from .volume_figure import figure
+
+        return figure(self)
+
+
+@dataclass(frozen=True)
+class Law:
+    """log V(ε) = const + λ log ε + (θ − 1) log(c − log ε), fitted."""
+
+    multiplicity: int
+    value: float
+    stderr: float
+    offset: float  # c; NaN for θ = 1
+    chi_squared: float
+    points: int
+
+
+def volume_scaling(
+    land: Landscape,
+    *,
+    gamma: float | None = None,
+    smallest: float | None = None,
+    multiplicity: int = 1,
+    particles: int = 512,
+    groups: int = 16,
+    seed: int = 0,
+    progress: bool = True,
+) -> VolumeScaling:
+    """λ̂ from V(ε) = P(L_n(w* + δ) − L_n(w*) < ε), δ ~ N(0, I/γ), which is ∝ ε^λ (log 1/ε)^(θ−1) for small ε.
+
+    Volumes come from multilevel splitting, with independent groups of particles for the error bars, and the law is
+    fitted to the lower part of the ladder of levels by weighted least squares on its steps, which are independent. It
+    is a road to λ for few parameters that shares nothing with the sampling of posteriors (papers 000/001, Eq. 14–16,
+    with the logarithm that Eq. 16 leaves out).
+
+    The law is about a loss whose minimum is w*, without noise at the scale of ε: a noisy data set makes every singular
+    model regular below ε ≈ 1/n.
+
+    Args:
+        land: the landscape, at a minimum.
+        gamma: precision of the Gaussian; d/‖w*‖² unless given.
+        smallest: ε to go down to; 10⁻⁸ of the loss's median under the Gaussian unless given.
+        multiplicity: θ of the law. It cannot be told safely from volumes, which bend as much when ε is not yet small;
+            where another θ fits clearly better, a warning says so.
+        particles, groups: particles of each group, and independent groups.
+        seed: of all random numbers.
+        progress: show a bar.
+
+    Returns:
+        An `Estimate` with `plot()`; `diagnostics` holds levels, log-volumes, their standard errors and the fits.
+
+    Examples:
+        >>> import torch, basinscope as bs
+        >>> x = torch.eye(2).repeat(3, 1)
+        >>> net = torch.nn.Linear(2, 1, bias=False)
+        >>> _ = torch.nn.init.zeros_(net.weight)
+        >>> est = volume_scaling(bs.Landscape(net, "mse", (x, torch.zeros(6, 1))), gamma=1.0)
+        >>> abs(est.value - 1) < 0.05
+        True
+    """
+    if not isinstance(land, Landscape):
+        raise InputError(
+            f"land must be a Landscape, got {type(land).__name__} — make one with bs.Landscape(model, ...)"
+        )
+    for name, value, least in (("particles", particles, 32), ("groups", groups, 4), ("seed", seed, 0)):
+        whole(name, value, least)
+    whole("multiplicity", multiplicity, 1)
+    width = resolution(land, nbeta=1.0, gamma=gamma).gamma
+    losses = ChainLosses(land)
+    lowest = math.inf
+
+    def excess(rows: Any) -> Any:
+        nonlocal lowest
+        values = losses.excess(rows)
+        lowest = min(lowest, float(values.min()))
+        return values
+
+    with tracked("volumes", progress) as report:
+        bottom = _bottom(excess, land, width, seed) if smallest is None else positive("smallest", smallest)
+        found = multilevel_splitting(
+            excess, losses.dimension, width, smallest=bottom, particles=particles, groups=groups, seed=seed,
+            dtype=land.dtype, device=land.device, report=report,
+        )  # fmt: skip
+    return _judged(found, land, width, bottom, lowest, multiplicity)
+
+
+def fitted(volumes: Volumes, multiplicity: int, share: float = _FITTED) -> Law:
+    """The law with a given θ on the lower `share` of the ladder in log ε, by least squares on its steps.
+
+    Steps log V(ε_k) − log V(ε_{k−1}) come from different particles, so that their errors are nearly independent. The
+    offset c is expected near the logarithm of the typical loss, give or take two: an unbounded one would make any law
+    straight.
+    """
+    logs = np.log(volumes.levels)
+    steps = volumes.log_ratios[:, 1:]
+    means = np.log(np.exp(steps).mean(0))
+    errors = np.maximum(steps.std(0, ddof=1) / math.sqrt(len(steps)), 1e-6)
+    kept = logs[:-1] <= logs[-1] + share * (logs[0] - logs[-1]) + 1e-12
+    if kept.sum() < 3:
+        raise InputError(
+            f"a law needs at least 3 steps of the ladder, got {int(kept.sum())} — lower smallest, or raise particles"
+        )
+    upper, lower, y, s = logs[:-1][kept], logs[1:][kept], means[kept], errors[kept]
+    if multiplicity == 1:
+        x = lower - upper
+        weight = (x**2 / s**2).sum()
+        slope = float((x * y / s**2).sum() / weight)
+        chi = float((((y - slope * x) / s) ** 2).sum())
+        return Law(1, slope, float(weight**-0.5), math.nan, chi, len(y))
+
+    def residuals(parameters: Array) -> Array:
+        slope, offset = parameters[0], upper[0] + math.exp(parameters[1])  # c > log ε everywhere
+        bent = (multiplicity - 1) * (np.log(offset - lower) - np.log(offset - upper))
+        return np.append((y - slope * (lower - upper) - bent) / s, (offset - logs[0]) / _OFFSET)
+
+    fits = [least_squares(residuals, [0.5, start]) for start in (-1.0, 1.0, 2.5)]
+    best = min(fits, key=lambda fit: fit.cost)
+    covariance = np.linalg.pinv(best.jac.T @ best.jac)
+    return Law(
+        multiplicity,
+        float(best.x[0]),
+        float(np.sqrt(covariance[0, 0])),
+        float(upper[0] + math.exp(best.x[1])),
+        float(2 * best.cost),
+        len(y),
+    )
+
+
+def _bottom(excess: Any, land: Landscape, gamma: float, seed: int) -> float:
+    generator = torch.Generator(land.device).manual_seed(seed)
+    rows = torch.empty(512, land.dimension, dtype=land.dtype, device=land.device).normal_(generator=generator)
+    median = float(excess(gamma**-0.5 * rows).median())
+    if not median > 0:
+        raise InputError(
+            f"w* is no minimum: half of all displacements by N(0, I/γ) with γ = {gamma:.3g} lower the loss — train "
+            f"longer, or raise gamma"
+        )
+    return median * 10**-_DECADES
+
+
+def _judged(
+    found: Volumes, land: Landscape, gamma: float, bottom: float, lowest: float, multiplicity: int
+) -> VolumeScaling:
+    if lowest < -bottom:
+        reason = (
+            f"not at a minimum: displacements lower the loss by up to {-lowest:.3g}, so V(ε) does not vanish with ε — "
+            f"train longer, or raise smallest"
+        )
+        return VolumeScaling("volume_scaling", math.nan, math.nan, "failed", (reason,), {"gamma": gamma})
+    most = max(multiplicity, min(_MOST_MULTIPLICITY, land.dimension))
+    tried = {theta: fitted(found, theta) for theta in range(1, most + 1)}
+    law = tried[multiplicity]
+    spread = max(1.0, law.chi_squared / max(1, law.points - (1 if law.multiplicity == 1 else 2)))
+    stderr = law.stderr * math.sqrt(spread)
+    better = min(tried.values(), key=lambda other: other.chi_squared)
+    doubts = []
+    if found.levels[-1] > 1.001 * bottom:
+        doubts.append(f"stopped at ε = {found.levels[-1]:.2g} instead of {bottom:.2g} — raise particles")
+    if better.chi_squared < law.chi_squared - _BETTER:
+        doubts.append(
+            f"bent: θ = {better.multiplicity} with λ̂ = {better.value:.3g} fits better than θ = {law.multiplicity} — "
+            f"pass multiplicity if it is known, or lower smallest to see whether the law straightens"
+        )
+    if spread > 3:
+        doubts.append(f"not a power law yet: χ² per point is {spread:.1f} — lower smallest")
+    if stderr > 0.1 * abs(law.value):
+        doubts.append(f"imprecise: the standard error is {stderr / abs(law.value):.0%} of λ̂ — raise particles")
+    verdict: Verdict = "doubtful" if doubts else "ok"
+    details = {
+        "multiplicity": law.multiplicity,
+        "offset": law.offset,
+        "gamma": gamma,
+        "levels": found.levels.tolist(),
+        "log_volume": found.log_volume.tolist(),
+        "log_volume_stderr": found.stderr.tolist(),
+        "fits": {theta: (other.value, other.stderr, other.chi_squared) for theta, other in tried.items()},
+        "fitted_points": law.points,
+        "evaluations": found.evaluations,
+        "dimension": land.dimension,
+    }
+    return VolumeScaling("volume_scaling", law.value, stderr, verdict, tuple(doubts), details)

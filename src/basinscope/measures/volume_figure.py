@@ -1,0 +1,80 @@
+"""The figure of volume scaling."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..errors import InputError
+
+if TYPE_CHECKING:
+    from .volume import VolumeScaling
+
+INK, LINE, POINT = "#333333", "#b2182b", "#2166ac"
+
+
+def figure(scaling: VolumeScaling) -> Any:
+    """Left: V(ε) with ± 2 standard errors and the fitted law. Right: the local exponent d log V / d log ε."""
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise InputError("plot() needs matplotlib: install basinscope[plot]") from None
+    if "levels" not in scaling.diagnostics:
+        raise InputError(f"nothing to plot: {'; '.join(scaling.warnings)}")
+    drawn = Figure(figsize=(9, 4), layout="constrained")
+    left, right = drawn.subplots(1, 2)
+    _volumes(left, scaling)
+    _exponents(right, scaling)
+    for axes in (left, right):
+        axes.set_xscale("log")
+        axes.set_xlabel("loss ε")
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.grid(alpha=0.15)
+    drawn.suptitle(
+        f"λ̂ = {scaling.value:.3f} ± {scaling.stderr:.3f} with θ = {scaling.diagnostics['multiplicity']}", color=INK
+    )
+    return drawn
+
+
+def _volumes(axes: Any, scaling: VolumeScaling) -> None:
+    found = scaling.diagnostics
+    levels, logs = np.array(found["levels"]), np.array(found["log_volume"])
+    errors = np.array(found["log_volume_stderr"])
+    axes.errorbar(
+        levels, np.exp(logs), np.abs(np.exp(logs + 2 * np.array([-errors, errors])) - np.exp(logs)), color=POINT,
+        marker="o", markersize=3, linestyle="none", linewidth=0.8, capsize=2, label="multilevel splitting",
+    )  # fmt: skip
+    kept = levels[-found["fitted_points"] - 1 :]
+    law = _law(scaling, kept)
+    axes.plot(kept, np.exp(logs[-1] + law - law[-1]), color=LINE, linewidth=1.8, label="fitted law")
+    axes.set_yscale("log")
+    axes.set_ylabel("V(ε)")
+    axes.legend(frameon=False, fontsize=9)
+
+
+def _exponents(axes: Any, scaling: VolumeScaling) -> None:
+    """Slopes over half decades or more: single steps of the ladder are noisy."""
+    found = scaling.diagnostics
+    levels, logs, errors = (np.array(found[name]) for name in ("levels", "log_volume", "log_volume_stderr"))
+    x = np.log(levels)
+    stride = max(1, round(0.5 * np.log(10) * (len(x) - 1) / (x[0] - x[-1])))
+    upper, lower = np.arange(0, len(x) - stride, stride), np.arange(stride, len(x), stride)
+    width = x[upper] - x[lower]
+    slopes = (logs[upper] - logs[lower]) / width
+    spread = np.sqrt(np.maximum(errors[lower] ** 2 - errors[upper] ** 2, 0)) / width
+    middle = np.exp((x[upper] + x[lower]) / 2)
+    axes.errorbar(
+        middle, slopes, 2 * spread, color=POINT, marker="o", markersize=3, linestyle="none", linewidth=0.8, capsize=2
+    )
+    axes.axhspan(scaling.value - 2 * scaling.stderr, scaling.value + 2 * scaling.stderr, color=LINE, alpha=0.15)
+    axes.axhline(scaling.value, color=LINE, linewidth=1.8)
+    axes.set_ylabel("d log V / d log ε")
+
+
+def _law(scaling: VolumeScaling, levels: Any) -> Any:
+    found = scaling.diagnostics
+    law = scaling.value * np.log(levels)
+    if found["multiplicity"] > 1:
+        law = law + (found["multiplicity"] - 1) * np.log(found["offset"] - np.log(levels))
+    return law

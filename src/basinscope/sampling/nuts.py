@@ -1,0 +1,144 @@
+"""The no-U-turn sampler on a torch log-density, by nutpie: slower than the engine, and nothing of it is ours."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from ..checks import whole
+from ..errors import InputError
+from ..landscape import math_attention
+from .chains import ChainLosses
+
+Array = NDArray[np.float64]
+LogDensity = Callable[[Tensor], Tensor]
+
+
+@dataclass(frozen=True)
+class NutsRun:
+    """Draws of several chains, warm-up left out.
+
+    Attributes:
+        draws: positions, (chains, draws, d).
+        divergences: transitions of each chain, (chains,), whose energy error was so large that the integrator must have
+            left the typical set; any of them makes the draws doubtful.
+        warmup: draws that were spent on adaptation, of each chain.
+        warmup_divergences: divergences among those, (chains,); harmless.
+        step_size: mean leapfrog step.
+        gradients: evaluations of the gradient, warm-up included.
+    """
+
+    draws: Array
+    divergences: NDArray[np.int64]
+    warmup: int
+    warmup_divergences: NDArray[np.int64]
+    step_size: float
+    gradients: int
+
+
+def nuts(
+    log_density: LogDensity,
+    start: Tensor,
+    *,
+    draws: int = 1000,
+    warmup: int = 500,
+    chains: int = 4,
+    acceptance: float = 0.9,
+    jitter: float = 1e-3,
+    seed: int = 0,
+) -> NutsRun:
+    """Sample exp(log_density(w)) over w ∈ ℝ^d by NUTS with an adapted diagonal mass matrix (nutpie).
+
+    Args:
+        log_density: a differentiable function of one vector (d,), in float64; constants do not matter.
+        start: where the chains start, (d,), each displaced by `jitter` times normal noise.
+        draws, warmup: draws of each chain to keep, and to adapt on before.
+        chains: number of chains.
+        acceptance: wanted acceptance of the leapfrog steps; higher is slower and goes further into narrow places.
+        jitter: see `start`.
+        seed: of all random numbers.
+
+    Examples:
+        >>> run = nuts(lambda w: -0.5 * (w**2).sum(), torch.zeros(2), draws=200, warmup=200, chains=2)
+        >>> run.draws.shape, bool(abs(run.draws.var() - 1) < 0.3)
+        ((2, 200, 2), True)
+    """
+    nutpie = _nutpie()
+    for name, value, least in (("draws", draws, 4), ("warmup", warmup, 50), ("chains", chains, 2)):
+        whole(name, value, least)
+    whole("seed", seed, 0)
+    if not 0 < acceptance < 1:
+        raise InputError(f"acceptance must lie strictly between 0 and 1, got {acceptance}")
+    first = start.detach().double().cpu().reshape(-1)
+
+    def value_and_gradient(position: Array) -> tuple[float, Array]:
+        point = torch.tensor(position, requires_grad=True)
+        with torch.enable_grad():
+            value = log_density(point)
+            (gradient,) = torch.autograd.grad(value, point)
+        return float(value.detach()), gradient.numpy()
+
+    there, slope = value_and_gradient(first.numpy())
+    if not (np.isfinite(there) and np.isfinite(slope).all()):
+        raise InputError(
+            f"the log-density must be finite at the start with its gradient, got {value} — start elsewhere"
+        )
+    model = nutpie.compiled_pyfunc.from_pyfunc(
+        ndim=len(first),
+        make_logp_fn=lambda: value_and_gradient,
+        make_expand_fn=lambda *seeds: lambda position: {"w": position},
+        expanded_dtypes=[np.dtype("float64")],
+        expanded_shapes=[(len(first),)],
+        expanded_names=["w"],
+        make_initial_point_fn=lambda chain: (
+            first.numpy() + jitter * np.random.default_rng(chain).standard_normal(len(first))
+        ),
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        trace = nutpie.sample(
+            model, draws=draws, tune=warmup, chains=chains, cores=1, seed=seed, target_accept=acceptance,
+            progress_bar=False, save_warmup=True,
+        )  # fmt: skip
+    kept, before = trace.sample_stats, trace.warmup_sample_stats
+    return NutsRun(
+        draws=np.ascontiguousarray(trace.posterior["w"].values),
+        divergences=kept["diverging"].values.sum(1),
+        warmup=warmup,
+        warmup_divergences=before["diverging"].values.sum(1),
+        step_size=float(kept["step_size"].values.mean()),
+        gradients=int(kept["n_steps"].values.sum() + before["n_steps"].values.sum()),
+    )
+
+
+def local_density(losses: ChainLosses, nbeta: float, gamma: float) -> LogDensity:
+    """log p(δ) = −nβ (L_n(w* + δ) − L_n(w*)) − (γ/2)‖δ‖² of one displacement δ (d,), for `nuts`."""
+    land = losses.land
+    whole_batch = next(land.batches())
+    base = losses.base.mean()
+
+    def density(delta: Tensor) -> Tensor:
+        point = losses.origin + delta.to(losses.origin)
+        with math_attention():
+            loss = land.losses(land.unflatten(point), whole_batch).double().mean()
+        return -nbeta * (loss - base).to(delta) - 0.5 * gamma * delta.square().sum()
+
+    return density
+
+
+def _nutpie() -> Any:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # its plotting library announces its own future
+            import nutpie
+            import nutpie.compiled_pyfunc
+    except ImportError:
+        raise InputError("NUTS needs nutpie: install basinscope[nuts]") from None
+    return nutpie
