@@ -213,17 +213,17 @@ class Sampler:
         groups = len(unadjusted.FRACTIONS)
         per_group = math.ceil((settings.chains or self._cost.affordable_chains(batch, 12, 24)) / groups)
         chains = groups * max(2, per_group)
-        steps = int(_MAIN * settings.budget / self._cost.of(batch, chains))
+        evaluations = int(_MAIN * settings.budget / self._cost.of(batch, chains))
         if start is None:
             target = self._target(at, self.geometry)
             there, guess = unadjusted.pilot(
-                target, self._at_origin(chains), batch_size=batch, seed=settings.seed, steps=steps // 8
+                target, self._at_origin(chains), batch_size=batch, seed=settings.seed, steps=evaluations // 8
             )
             target, position = self._whitened(target.whitening(there), at)
         else:
             target, position = self._whitened(start.displacement, at)
             guess = start.excess
-            steps = min(steps // 3, start.main.trace.draws // 2)
+            evaluations = min(evaluations // 3, start.main.trace.draws // 2)
         runs, controlled = unadjusted.sample(
             target,
             position,
@@ -232,7 +232,7 @@ class Sampler:
             guess=guess,
             seed=settings.seed + 1,
             rtol=settings.rtol if start is None else _SIDE_RTOL,
-            steps=max(512, steps),
+            evaluations=max(512, evaluations),
             relaxations=_RELAXATIONS if start is None else _RELAXATIONS / 2,
             report=report,
         )

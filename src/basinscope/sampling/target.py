@@ -127,4 +127,4 @@ class Target:
         return Evaluation(excess, self._gradient(delta, slope), distance)
 
     def _gradient(self, delta: Tensor, slope: Tensor) -> Tensor:
-        return self.whitening(torch.add(slope, delta, alpha=self.gamma))
+        return self.whitening(slope.add_(delta, alpha=self.gamma))

@@ -75,7 +75,7 @@ def sample(
     guess: float,
     seed: int,
     rtol: float,
-    steps: int,
+    evaluations: int,
     relaxations: float,
     report: Report,
 ) -> tuple[list[Run], bool]:
@@ -93,7 +93,7 @@ def sample(
         guess: of the mean excess loss.
         seed: of all random numbers.
         rtol: wanted relative standard error of the extrapolation.
-        steps: most steps to take.
+        evaluations: most minibatch gradients to take per chain.
         relaxations: length of the first round in units of 1/(εa), a the slowest mode's curvature, ε the smallest step.
         report: progress.
     """
@@ -109,6 +109,7 @@ def sample(
     evaluate = controlled if use_control else plain
     bias = noise_trace(evaluate, there) / 8
     size = min(LARGEST_STEP, TOLERATED_BIAS * max(target.nbeta * guess, 0.25) / max(bias, 1e-12))
+    each = 2 if use_control else 1
     spent = 0
     while True:
         kernel = LeimkuhlerMatthews(size * fractions)
@@ -117,14 +118,14 @@ def sample(
         goal = math.ceil(relaxations / (size * FRACTIONS[-1] * slowest))
         try:
             while True:
-                goal = min(goal, trace.draws + max(64, steps - spent))
+                goal = min(goal, trace.draws + max(64, (evaluations - spent) // each))
                 while trace.draws < goal:
                     block = min(64, goal - trace.draws)
                     trace.append(engine.run(block))
-                    spent += block
-                    report(spent / steps, f"{trace.draws} steps of size {size:.3g}")
-                runs = _split(target, trace, engine, size, False, spent >= steps)
-                if spent >= steps or _settled(runs, rtol):
+                    spent += each * block
+                    report(spent / evaluations, f"{trace.draws} steps of size {size:.3g}")
+                runs = _split(target, trace, engine, size, False, spent >= evaluations)
+                if spent >= evaluations or _settled(runs, rtol):
                     return runs, use_control
                 if _spread(runs) > 2 * TOLERATED_BIAS or not bool(engine.alive.all()):
                     break

@@ -32,6 +32,6 @@ class SGLD:
     def step(self, state: State, evaluate: Evaluate, random: Random) -> tuple[State, Draw]:
         here = evaluate(state.position)
         eps = column(self.step_size, state.position)
-        moved = torch.addcmul(state.position, here.gradient, -0.5 * eps)
-        moved = moved.addcmul_(random.normal(state.position), eps.sqrt())
+        noise = random.normal(state.position)
+        moved = torch.addcmul(state.position, noise, eps.sqrt(), out=noise).addcmul_(here.gradient, -0.5 * eps)
         return State(moved), Draw(state.position, here, always(moved))
