@@ -25,6 +25,7 @@ help:
 	echo "make bench-curvature  traces, spectra and soft ranks: accuracy and time"
 	echo "make bench-population hundreds of networks at once beside a loop over them"
 	echo "make bench-runs       studies under attack and at scale"
+	echo "make bench-report     from a clone to a report, sizes of reports, the live page at scale"
 	echo "make bench-criteria   information criteria and their asymptotic laws"
 	echo "make clean            remove what was built, .venv included"
 
@@ -69,6 +70,9 @@ bench-population: $(STAMP)
 
 bench-runs: $(STAMP)
 	$(BIN)/python benchmarks/runs.py $(ARGS)
+
+bench-report: $(STAMP)
+	$(BIN)/python benchmarks/report.py $(ARGS)
 
 bench-criteria: $(STAMP)
 	$(ONE_THREAD) $(BIN)/python benchmarks/criteria.py $(ARGS)

@@ -14,7 +14,7 @@ from basinscope.report.server import application
 from basinscope.runs.driver import run
 from basinscope.runs.study import Result
 from basinscope.runs.sweep import Sweep
-from basinscope.training import train
+from basinscope.training import Every, train
 
 
 def curve(name: str, seed: int = 0):
@@ -66,3 +66,15 @@ def served(folder, **options):
         finally:
             server.should_exit = True
             thread.join(20)
+
+
+def training_of(folder, checkpoints):
+    """A network, its data, and a folder with so many checkpoints of its training."""
+    x = torch.randn(200, 2, generator=torch.Generator().manual_seed(0))
+    noise = 0.1 * torch.randn(200, 1, generator=torch.Generator().manual_seed(1))
+    data, net = (x, x.sum(1, keepdim=True) + noise), nn.Linear(2, 1)
+    train(
+        net, data, lambda net: torch.optim.SGD(net.parameters(), lr=0.02), loss="mse", epochs=checkpoints,
+        batch_size=100, folder=folder, keep=Every(epochs=1), validation=data, progress=False,
+    )  # fmt: skip
+    return net, data

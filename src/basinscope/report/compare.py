@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from markupsafe import Markup
@@ -13,7 +13,8 @@ from .figures import real
 from .pages import axis_of, templates
 
 _NAME = 60
-_FIRST = ("llc", "llc_verdict", "half_soft_rank", "train_loss", "validation_loss", "loss", "wbic", "gap")
+_BESIDE = ("_stderr", "_verdict", "_warnings")
+_FIRST = ("llc", "half_soft_rank", "train_loss", "validation_loss", "loss", "wbic", "gap")
 
 
 def comparison(catalogue: Catalogue, wanted: Sequence[str]) -> str:
@@ -37,7 +38,12 @@ def _columns(rows: list[dict[str, Any]]) -> list[str]:
     """Names of the values, the most wanted first; a standard error stands with its value."""
     names = dict.fromkeys(name for row in rows for name in row["values"])
     first = [name for name in _FIRST if name in names]
-    return [*first, *(n for n in names if n not in first and not (n.endswith("_stderr") and n[:-7] in names))]
+    return [*first, *(name for name in names if name not in first and not _beside(name, names))]
+
+
+def _beside(name: str, names: Iterable[str]) -> bool:
+    """Whether a column stands with another: its standard error, its verdict, or the reasons for that."""
+    return any(name.endswith(end) and name.removesuffix(end) in names for end in _BESIDE)
 
 
 def _curves(runs: list[tuple[dict[str, Any], Detail]]) -> list[tuple[str, Markup]]:

@@ -152,20 +152,22 @@ def over_training(
     title: str = "",
     styles: Sequence[str] = STYLES,
 ) -> Markup | None:
-    """Curves over training: each a name with points (x, y) or (x, y, stderr)."""
-    known = [(name, [each for each in points if math.isfinite(each[1])]) for name, points in series]
-    known = [(name, points) for name, points in known if points]
+    """Curves over training: each a name with points (x, y) or (x, y, stderr). Styles go by the place in the list."""
+    known = [
+        (name, styles[place % len(styles)], [each for each in points if math.isfinite(each[1])])
+        for place, (name, points) in enumerate(series)
+    ]
+    known = [each for each in known if each[2]]
     if not known:
         return None
-    xs = [point[0] for _, points in known for point in points]
-    ys = [edge for _, points in known for point in points for edge in _edges(point)]
+    xs = [point[0] for *_, points in known for point in points]
+    ys = [edge for *_, points in known for point in points for edge in _edges(point)]
     log = logarithmic and min(ys) > 0 and max(ys) > 20 * min(ys)
     span = Scale(min(xs), max(xs) if max(xs) > min(xs) else min(xs) + 1)
     chart = Chart(
         title or f"{label} over training", span, padded(ys, "log" if log else "linear"), axis, label, height=300
     )
-    for place, (name, points) in enumerate(known):
-        style = styles[place % len(styles)]
+    for name, style, points in known:
         drawn = thinned(points)
         if any(len(point) > 2 and math.isfinite(point[2]) and point[2] > 0 for point in drawn):
             chart.band([(p[0], *_edges(p)) for p in drawn], "", style)

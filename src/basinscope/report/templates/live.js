@@ -39,7 +39,8 @@
     for (const run of rows.slice(0, 400)) for (const name of Object.keys(run.values)) names.add(name);
     const common = COMMON.filter(([key]) => names.has(key));
     if (!byId("group").value) return common;
-    const rest = [...names].filter((n) => !COMMON.some(([key]) => key === n) && !(n.endsWith("_stderr") && names.has(n.slice(0, -7))));
+    const beside = (n) => ["_stderr", "_verdict", "_warnings"].some((end) => n.endsWith(end) && names.has(n.slice(0, -end.length)));
+    const rest = [...names].filter((n) => !COMMON.some(([key]) => key === n) && !beside(n));
     return [...rest.slice(0, 12).map((n) => [n, n.replaceAll("_", " ")]), ...common];
   };
   const ordered = (rows) => {

@@ -1,0 +1,191 @@
+"""The face: from a clone to a report, sizes of reports, and the live page with many runs.
+
+    python benchmarks/report.py                    all parts; writes results/report.md
+    python benchmarks/report.py --only live        one part: newcomer, size, live
+    python benchmarks/report.py --keep FOLDER      keep what was made: reports and screenshots
+
+The newcomer clones the repository as committed and does what the README's section "Measure your own network" says,
+word for word. Exits with status 1 if a target is missed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import re
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from rich.console import Console
+
+ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT / "tests"))
+RESULTS = Path(__file__).parent / "results" / "report.md"
+SECTION = "## Measure your own network"
+CHECKPOINTS, RUNS = 100, 2000
+
+Row = tuple[str, str, str, bool | None]
+
+
+def newcomer(folder: Path, keep: Path) -> Iterator[Row]:
+    """What the README says, in a fresh clone."""
+    clone = folder / "clone"
+    started = time.monotonic()
+    subprocess.run(["git", "clone", "--quiet", str(ROOT), str(clone)], check=True)
+    section = (clone / "README.md").read_text().partition(SECTION)[2].partition("\n## ")[0]
+    (source,) = re.findall(r"```python\n(.*?)```", section, re.DOTALL)
+    (script,) = re.findall(r"```bash\n(.*?)```", section, re.DOTALL)
+    (clone / "mine.py").write_text(source)
+    environment = {name: value for name, value in os.environ.items() if name != "VIRTUAL_ENV"}
+    parts = []
+    for line in script.strip().splitlines():
+        before = time.monotonic()
+        activate = ". .venv/bin/activate && " if parts else ""
+        subprocess.run(["bash", "-ec", activate + line], cwd=clone, env=environment, check=True)
+        parts.append((line.partition(" ")[0], time.monotonic() - before))
+    took = time.monotonic() - started
+    page = clone / "report.html"
+    shutil.copy(page, keep / "newcomer.html")
+    yield "clone → report of one's own network, the README's commands", f"{took:.0f} s", "< 600 s", took < 600
+    for name, seconds in parts:
+        yield f"— of which `{name} …`", f"{seconds:.0f} s", "", None
+    yield "its size", f"{page.stat().st_size / 1e6:.2f} MB", "", None
+
+
+def size(folder: Path, keep: Path) -> Iterator[Row]:
+    """A run of a hundred checkpoints, each of them measured."""
+    import torch
+
+    from basinscope.report.checkpoints import Subject, measure_checkpoints
+    from live_pages import training_of
+
+    torch.set_num_threads(1)
+    network, data = training_of(folder / "run", CHECKPOINTS)
+    started = time.monotonic()
+    report = measure_checkpoints(
+        Subject(network, data, "mse"), folder / "run", {"budget": 0.2, "seed": 0}, command="", progress=True
+    )
+    took = time.monotonic() - started
+    for kind, most in (("html", 5e6), ("json", None), ("md", None), ("parquet", None)):
+        path = report.write(keep / f"hundred.{kind}")
+        bytes_ = path.stat().st_size
+        target = "" if most is None else f"< {most / 1e6:g} MB"
+        passed = None if most is None else bytes_ < most
+        yield f"report of {len(report.points)} checkpoints as {kind}", f"{bytes_ / 1e6:.2f} MB", target, passed
+    yield "measuring them, a network of 3 parameters", f"{took:.0f} s", "", None
+
+
+def live(folder: Path, keep: Path) -> Iterator[Row]:
+    """Two thousand runs: a server that just started, then one that knows them."""
+    from browser import Browser
+    from live_pages import store
+
+    store(folder / "runs", [f"run {number}" for number in range(RUNS // 50)], seeds=50)
+    command = [sys.executable, "-c", "from basinscope.cli import main; main()", "serve", str(folder / "runs"), "--port"]
+    browser = Browser()
+    page = browser.page()
+    process = subprocess.Popen(
+        [*command, "0"], stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONUNBUFFERED": "1"}
+    )
+    try:
+        assert process.stdout is not None
+        address = process.stdout.readline().split(": ", 1)[1].split()[0]
+        for state, rounds in (("cold", 1), ("warm", 3)):
+            paints, tables, complete = [], [], 0.0
+            for _ in range(rounds):
+                page.open(address)
+                page.wait("document.querySelectorAll('#body tr').length === 100", seconds=60)
+                tables.append(page.run("performance.now()"))
+                paints.append(page.run("performance.getEntriesByName('first-contentful-paint')[0].startTime"))
+                page.wait(
+                    f"document.getElementById('summary').textContent.startsWith('{RUNS:,} of {RUNS:,}')", seconds=60
+                )
+                complete = page.run("performance.now()")
+            paint, table = statistics.median(paints), statistics.median(tables)
+            yield f"{state} server, {RUNS:,} runs: first paint", f"{paint:.0f} ms", "< 2,000 ms", paint < 2000
+            yield f"{state} server: first 100 rows drawn", f"{table:.0f} ms", "< 2,000 ms", table < 2000
+            yield f"{state} server: all runs known to the page", f"{complete:.0f} ms", "", None
+        times = [
+            page.run(f"{_TYPE}({text!r})")
+            for text in ("run 7", "doubtful", "", "seed=3 ok", "zzz", "")
+            for _ in range(3)
+        ]
+        yield "filter, median", f"{statistics.median(times):.0f} ms", "", None
+        yield "filter, slowest of 18", f"{max(times):.0f} ms", "< 200 ms", max(times) < 200
+        sorting = page.run(f"(() => {{ const t = performance.now(); {_SORT}; return performance.now() - t; }})()")
+        yield "sort by λ̂", f"{sorting:.0f} ms", "", None
+        page.run("[...document.querySelectorAll('#body input')].slice(0, 6).forEach((box) => box.click())")
+        page.wait("document.querySelectorAll('#compare svg.chart').length >= 2")
+        page.picture(keep / "live.png", whole=False)
+        memory = _resident(process.pid)
+        yield "memory of the server", f"{memory:.0f} MB", "", None
+        yield "errors in the browser's console", str(len(page.errors)), "0", not page.errors
+    finally:
+        process.terminate()
+        process.wait(20)
+        page.close()
+        browser.close()
+
+
+_TYPE = """((text) => {
+  const box = document.getElementById("query"), before = performance.now();
+  box.value = text;
+  box.dispatchEvent(new Event("input"));
+  document.body.offsetHeight;
+  return performance.now() - before;
+})"""
+_SORT = "document.querySelector('#head [data-key=llc] button').click(); document.body.offsetHeight"
+
+
+def _resident(process: int) -> float:
+    pages = int(Path(f"/proc/{process}/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
+
+
+PARTS = {"newcomer": newcomer, "size": size, "live": live}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", choices=PARTS, help="run one part and write nothing")
+    parser.add_argument("--keep", type=Path, help="folder for reports and screenshots")
+    chosen = parser.parse_args()
+    console, rows = Console(), []
+    with tempfile.TemporaryDirectory() as place:
+        keep = chosen.keep or Path(place) / "kept"
+        keep.mkdir(parents=True, exist_ok=True)
+        for name, part in PARTS.items():
+            if chosen.only in (None, name):
+                folder = Path(place) / name
+                folder.mkdir()
+                for row in part(folder, keep):
+                    console.print(" | ".join(map(str, row)))
+                    rows.append(row)
+    if chosen.only is None:
+        RESULTS.write_text(_table(rows))
+    sys.exit(any(passed is False for *_, passed in rows))
+
+
+def _table(rows: list[Row]) -> str:
+    marks = {True: "met", False: "**missed**", None: ""}
+    lines = [
+        "# The report and the live page",
+        "",
+        f"`python benchmarks/report.py`, Python {platform.python_version()}, {os.cpu_count()} cores, Chromium.",
+        "",
+        "| what | measured | target | |",
+        "|---|---|---|---|",
+        *(f"| {what} | {seen} | {target} | {marks[passed]} |" for what, seen, target, passed in rows),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    main()
