@@ -8,9 +8,14 @@ from pathlib import Path
 import pytest
 
 import basinscope as bs
+from basinscope.report.studies import study_page
+from basinscope.runs.driver import run
+from basinscope.runs.results import Results
+from basinscope.runs.store import Store
+from basinscope.runs.sweep import Sweep
 from browser import Browser, executable
 from hostile_names import NAMES
-from live_pages import served, store, training
+from live_pages import curve, served, store, training
 
 if executable() is None:
     pytest.skip("no Chromium here — install the package `chromium` to run these", allow_module_level=True)
@@ -135,6 +140,20 @@ def test_a_report_is_sound_and_readable(page, report, run_of_many, tmp_path, kin
     assert page.run("document.documentElement.scrollWidth") <= width
     assert all(name for _, name in page.names())
     keep(page, f"report-{kind}-{width}-{'dark' if dark else 'light'}")
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_a_studys_page_is_sound_and_readable(page, tmp_path, dark):
+    study = Sweep("curves", curve, {"grid": {"name": NAMES, "seed": [0, 1]}}, title=NAMES[0])
+    run(study, tmp_path, progress=False)
+    results = Results(study, study.settings(**study.scales["smoke"]), Store(tmp_path))
+    (tmp_path / "report.html").write_text(study_page(results, [], NAMES[0]))
+    page.open(f"file://{tmp_path}/report.html", width=420, dark=dark)
+    sound(page, "file://")
+    assert page.run(POOR_CONTRAST) == []
+    assert page.run(STRUCTURE) == []
+    assert page.run("document.documentElement.scrollWidth") <= 420
+    keep(page, f"study-{'dark' if dark else 'light'}")
 
 
 def test_a_report_is_walked_by_keyboard(page, report, tmp_path):

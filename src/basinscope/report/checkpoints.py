@@ -20,6 +20,7 @@ from ..landscape import Landscape
 from ..measures.measurement import measurement, subject_of
 from ..objects import named_object
 from ..progress import tracked
+from ..samples import read
 from ..training.checkpoint import is_training_checkpoint, load_checkpoint
 from .measure import assembled
 from .plain import plain_measurement
@@ -35,11 +36,14 @@ _PERSIST = "points"
 
 @dataclass(frozen=True)
 class Subject:
-    """A network without its weights, and the data and loss to measure it on."""
+    """A network without its weights, and the data and loss to measure it on. Data are read once, whatever they are."""
 
     network: nn.Module
     data: Any
     loss: Any
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "data", read(self.data))
 
     @classmethod
     def load(cls, model: str, data: str, loss: str = "cross_entropy", device: str = "cpu") -> Subject:
@@ -222,6 +226,7 @@ def measure_checkpoints(
 
     Of several, one that cannot be read or measured becomes a row that says why; a single one raises its error. With
     `keep`, every result is written to that folder as it exists, and what is there already is not measured again.
+    Ctrl-C ends it with a report of what was measured by then.
     """
     files = checkpoints_in(path)
     many = len(files) > 1
@@ -242,6 +247,8 @@ def measure_checkpoints(
             points.append(point)
             if keep is not None:
                 assembled(points, settings, command, name, history).to_json(keep / "report.json")
+            if _interrupted(point["measured"]):
+                break  # Ctrl-C ends the run with what there is by then
     found = assembled(points, settings, command, name, history)
     if not any(point["measured"] for point in points):
         raise InputError(f"none of {len(points)} checkpoints in {path} could be measured: {points[-1]['error']}")
@@ -276,8 +283,13 @@ def _kept(
         found: dict[str, Any] = json.loads(file.read_bytes())
     except (OSError, ValueError):
         found = compute()
-        write_whole(file, json.dumps(found, allow_nan=False).encode())
+        if not _interrupted(found):
+            write_whole(file, json.dumps(found, allow_nan=False).encode())
     return found
+
+
+def _interrupted(measured: Mapping[str, Any] | None) -> bool:
+    return measured is not None and bool(measured["llc"]["diagnostics"].get("interrupted"))
 
 
 def _moment(file: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
