@@ -135,6 +135,15 @@ def test_linear_layers_can_be_mixed():
     assert null_space(land, found) < 1e-14
 
 
+def test_biases_between_linear_layers_can_be_shifted():
+    net = randomized(nn.Sequential(nn.Linear(4, 3), nn.Linear(3, 4)))
+    land = bs.Landscape(net, "mse", (data(60, 4), data(60, 4)))
+    found = bs.symmetries(land)
+    assert found.kinds == {"mixing": 9 + 3}
+    assert found.bound == deep_linear([4, 3, 4], rank=3, bias=True)[0]
+    assert null_space(land, found) < 1e-14
+
+
 def test_three_linear_layers_share_a_factor():
     net = randomized(nn.Sequential(*(nn.Linear(2, 2, bias=False) for _ in range(3))))
     land = bs.Landscape(net, "mse", (data(40, 2), data(40, 2)))

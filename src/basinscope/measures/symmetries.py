@@ -83,7 +83,7 @@ def symmetries(land: Landscape, *, llc: Estimate | None = None, seed: int = 0) -
     * rescaling: w_in ∂/∂w_in + b ∂/∂b − w_out ∂/∂w_out of a unit whose activation is positively homogeneous, as ReLU
       (paper 002, Lemma 1); also with learned slope, u·s(βu), where −β ∂/∂β joins. SiLU with a fixed slope has no such
       direction: u·s(u) is not homogeneous, and its Fisher matrix is regular at generic weights.
-    * mixing: invertible maps between two linear layers.
+    * mixing: invertible maps between two linear layers, and shifts that the second one's bias makes up for.
     * shift: what adds one number to all logits of a softmax.
     * idle: parameters that nothing depends on at these data, near w*: those of units that are never active, of inputs
       that are always zero, of units that nothing reads.

@@ -55,7 +55,7 @@ class Candidate:
     """A one-parameter group of changes that should leave the network's function as it is.
 
     Attributes:
-        kind: `rescaling`, `mixing` (of linear units) or `shift` (of all logits).
+        kind: `rescaling`, `mixing` (of linear units, and shifts of them) or `shift` (of all logits).
         where: names of the layers.
         direction: its tangent at w*.
         lead: parameters whose part alone does change the output; the rest makes up for it.
@@ -173,6 +173,7 @@ def _of_producer(
     dense = all(isinstance(modules[each], nn.Linear) for each in (name, *path.consumers))
     if path.linear and dense and all(out.tensor.shape[1] == units for out in outs.values()):
         yield from _mixing(ins, outs, units, where)
+        yield from _translations(ins, outs, _parts(land, *(f"{each}.bias" for each in path.consumers)), where)
     elif any(beta.tensor.numel() != units for beta in betas.values()):
         # One slope for all units: they can only be rescaled together.
         yield Candidate("rescaling", where, _rescaling(ins, outs, betas, slice(None), slice(None)), tuple(ins))
@@ -209,6 +210,19 @@ def _mixing(ins: _Parts, outs: _Parts, units: int, where: str) -> Iterator[Candi
             direction = {name: part.at(a, part.tensor[b]) for name, part in ins.items()}
             direction |= {name: part.at((slice(None), b), -part.tensor[:, a]) for name, part in outs.items()}
             yield Candidate("mixing", where, direction, tuple(ins))
+
+
+def _translations(ins: _Parts, outs: _Parts, biases: _Parts, where: str) -> Iterator[Candidate]:
+    """b₁ + e_a and b₂ − W₂ e_a: a shift of a linear unit that the next bias makes up for."""
+    own = [name for name in ins if name.endswith(".bias")]
+    if not own or len(biases) < len(outs):
+        return
+    (name,) = own
+    for a in range(len(ins[name].tensor)):
+        direction = {name: ins[name].at(slice(a, a + 1), torch.ones_like(ins[name].tensor[a]))}
+        for part, bias in zip(outs.values(), biases, strict=True):
+            direction[bias] = biases[bias].at(slice(None), -part.tensor[:, a])
+        yield Candidate("mixing", where, direction, (name,))
 
 
 def _of_logits(
