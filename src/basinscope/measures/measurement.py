@@ -35,6 +35,7 @@ _FEWEST = 512  # samples on which curvature is measured at least
 _SPREAD = 30.0  # of the γ over which the quadratic part is drawn, to either side
 _CURVE = 31
 _CRITERIA = ("waic", "loo", "tic", "aic", "bic", "fluctuation")
+_SHARE = 0.25  # of the budget, for the draws behind WAIC and LOO, which are at β = 1 and mix slowly
 _POLE = 3.0  # times a negative eigenvalue: closer to it σ/(σ + Λ) is all about that one direction
 
 
@@ -84,8 +85,8 @@ def measurement(
 
     Args:
         land: the landscape.
-        nbeta, gamma, sampler, rtol, budget, seed: as for `llc`; curvature and the draws behind WAIC and LOO get as much
-            again as `budget` each, and curvature looks at part of the data where all of them would take longer.
+        nbeta, gamma, sampler, rtol, budget, seed: as for `llc`; curvature gets as much again as `budget`, and looks at
+            part of the data where all of them would take longer; the draws behind WAIC and LOO get a quarter of it.
         weight_decay: Λ of the predicted gap and the log-determinant; γ/(nβ) unless given.
         brief: λ̂, its quadratic part and the trace only: what is followed along many checkpoints.
         progress: show bars.
@@ -182,7 +183,7 @@ def _rest(
             only=_CRITERIA,
             gamma=gamma,
             sampler=sampler if sampler in ("hmc", "minibatch") else "auto",
-            budget=budget,
+            budget=_SHARE * budget,
             seed=seed,
             progress=False,
         ),

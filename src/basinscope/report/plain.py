@@ -18,7 +18,7 @@ _CHAINS = 12  # drawn one by one; their mean is over all
 _BLOCKS = 128
 _DENSITY = 160
 _DIGITS = 5
-_LONG = ("trace", "per_layer")  # diagnostics that are told elsewhere, or are too long for a page
+_LONGEST = 64  # entries of a diagnostic that a page has room for
 
 
 def plain_measurement(measured: Measurement) -> dict[str, Any]:
@@ -37,15 +37,22 @@ def plain_measurement(measured: Measurement) -> dict[str, Any]:
 
 
 def plain_estimate(estimate: Estimate) -> dict[str, Any]:
-    """An estimate without its arrays.
+    """An estimate without diagnostics as long as the chains or the data.
 
     Examples:
         >>> plain_estimate(Estimate("llc", 1.0, 0.5, freedom=3.0))["freedom"]
         3.0
     """
     told = estimate.to_dict()
-    told["diagnostics"] = {name: value for name, value in told["diagnostics"].items() if name not in _LONG}
+    told["diagnostics"] = {name: value for name, value in told["diagnostics"].items() if _count(value) <= _LONGEST}
     return {**told, "freedom": estimate.freedom if math.isfinite(estimate.freedom) else None}
+
+
+def _count(value: Any) -> int:
+    """Numbers and texts in a plain value."""
+    if isinstance(value, (list, dict)):
+        return sum(map(_count, value.values() if isinstance(value, dict) else value))
+    return 1
 
 
 def estimate_from(told: Mapping[str, Any]) -> Estimate:
