@@ -14,4 +14,16 @@ class Known(NamedTuple):
 
 CATALOGUE = {
     "quadratics": Known("basinscope.studies.quadratics:STUDY", "λ̂ of quadratic basins beside its exact value"),
+    "learning-curves": Known(
+        "basinscope.studies.learning_curves:STUDY",
+        "n times the generalization error beside λ, and its anti-correlation with leave-one-out",
+    ),
+    "temperature-regression": Known(
+        "basinscope.studies.temperature:STUDY",
+        "λ̂ as the slope of the loss in temperature, beside exact values",
+    ),
+    "wbic-selection": Known(
+        "basinscope.studies.selection:STUDY",
+        "Which of AIC, BIC, WBIC, WAIC and leave-one-out finds the width of the true network",
+    ),
 }
