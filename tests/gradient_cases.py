@@ -67,6 +67,18 @@ class Recurrent(nn.Module):
         return self.out(self.rnn(x)[0][:, -1])
 
 
+class Gain(nn.Module):
+    """A network with a parameter of no dimension."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.Linear(6, 3)
+        self.gain = nn.Parameter(torch.tensor(1.5))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.gain * torch.tanh(self.inner(x))
+
+
 def _of(make: Callable[[], nn.Module], loss: str, inputs: Tensor, target: Tensor, **options: float) -> Build:
     def build(dtype: torch.dtype) -> bs.Landscape:
         torch.manual_seed(0)
@@ -103,6 +115,7 @@ CASES: dict[str, Build] = {
         PositionsFirst, "cross_entropy", torch.randn(11, 5, 4, generator=_random), _labels
     ),
     "recurrent": _of(Recurrent, "cross_entropy", torch.randn(11, 5, 4, generator=_random), _labels),
+    "scalar": _of(Gain, "cross_entropy", _x, _labels),
     "one class": _of(lambda: nn.Linear(6, 1), "cross_entropy", _x, torch.zeros(11, dtype=torch.long)),
     "one sample": _of(lambda: nn.Linear(6, 3), "cross_entropy", _x[:1], _labels[:1]),
 }  # fmt: skip

@@ -182,7 +182,10 @@ class Gradients:
             found = side_by_side(land, self.matrix, free, batch, stacked)
         except RuntimeError:
             found = one_by_one(land, self.matrix, free, batch, stacked)
-        return [Rows((name,), _place(land, name).flatten(), tensor.flatten(2)) for name, tensor in found.items()]
+        return [
+            Rows((name,), _place(land, name).flatten(), tensor.reshape(*tensor.shape[:2], -1))
+            for name, tensor in found.items()
+        ]
 
     def _tile(self) -> int:
         """Samples that go through together within the memory bound."""

@@ -15,7 +15,6 @@ from ..estimates import Estimate, Verdict
 from ..landscape import Landscape
 from ..progress import Report, tracked
 from ..sampling.draws import draws as onward
-from ..sampling.draws import own_losses
 from .evidence import Asked, chains_of, count_draws, doubts_of, facts_of, gather, mixing, refuse_diverged
 from .verdicts import drawn, imprecise
 
@@ -77,7 +76,7 @@ def _visited(land: Landscape, asked: Asked, size: int, report: Report) -> Estima
     trace = np.empty((chains, count))
     for number, (delta, living) in enumerate(onward(sampler, outcome, count, seed=asked.seed + 2)):
         indices = visits.next()
-        losses = own_losses(sampler.losses, delta, indices)
+        losses = sampler.losses.own_excess(delta, indices)
         visits.add(indices, losses)
         trace[:, number] = losses.mean(1).cpu().numpy()
         alive = living

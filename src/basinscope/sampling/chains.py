@@ -68,6 +68,12 @@ class ChainLosses:
                 dim=1,
             )
 
+    def own_excess(self, delta: Tensor, indices: Tensor) -> Tensor:
+        """l_i(w* + δ_c) − l_i(w*) of chain c's own samples `indices[c]`, float64, shape (C, m)."""
+        with torch.no_grad(), math_attention():
+            there = self._losses(self.origin + delta, self.land.take(indices), 0)
+        return there.double() - self.base[indices]
+
     def full(self, delta: Tensor, scale: float = 1.0) -> tuple[Tensor, Tensor]:
         """Excess loss (C,) in float64 and the gradient (C, d) of scale·L_n, on all data."""
         if self._fast:

@@ -8,9 +8,7 @@ import torch
 from torch import Tensor
 
 from ..errors import InputError
-from ..landscape import math_attention
 from .adjusted import ceiling
-from .chains import ChainLosses
 from .engine import Engine
 from .kernels import HMC, LeimkuhlerMatthews
 from .kernels.base import Kernel
@@ -53,10 +51,3 @@ def draws(
     for _ in range(count):
         engine.run(thin)
         yield target.whitening(engine.living()), engine.alive
-
-
-def own_losses(losses: ChainLosses, delta: Tensor, indices: Tensor) -> Tensor:
-    """l_i(w* + δ_c) − l_i(w*) of chain c's own samples `indices[c]`, float64 (C, m)."""
-    with torch.no_grad(), math_attention():
-        there = losses._losses(losses.origin + delta, losses.land.take(indices), 0)
-    return there.double() - losses.base[indices]
