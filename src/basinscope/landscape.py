@@ -15,6 +15,7 @@ from torch.func import functional_call
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from . import losses as _losses
+from .adapters import hugging_face, lightning
 from .errors import InputError
 from .samples import Samples, Tree, map_tensors, read, tensors
 
@@ -65,6 +66,61 @@ class Landscape:
         self._frozen: Parameters = frozen
         self._samples = _placed(read(data), self.device, self.dtype)
         self._check()
+
+    # ------------------------------------------------------------------ from other packages
+
+    @classmethod
+    def from_pretrained(cls, model: Any, data: Any, *, loss: str | _losses.PerSample | None = None) -> Landscape:
+        """The landscape of a Hugging Face causal language model or classifier of images or texts.
+
+        A sample of a language model is a whole sequence: l_i = −Σ_t log p(x_{i,t+1} | x_{i,≤t}), over the positions
+        that the attention mask and labels of −100 leave.
+
+        Args:
+            model: a model of transformers, or the folder or name of a saved one, which is loaded in float32.
+            data: token numbers of shape (n, T), or dicts as the model takes them, with `labels` for classifiers.
+            loss: of the logits against the labels; what the model's configuration says unless given.
+
+        Examples:
+            >>> import torch, basinscope as bs
+            >>> from transformers import GPT2Config, GPT2LMHeadModel
+            >>> net = GPT2LMHeadModel(GPT2Config(vocab_size=8, n_positions=6, n_embd=8, n_layer=1, n_head=1)).eval()
+            >>> land = bs.Landscape.from_pretrained(net, torch.randint(8, (10, 6)))
+            >>> land.n, land.loss.name
+            (10, 'cross_entropy')
+        """
+        network = hugging_face.pretrained(model)
+        named, causal = hugging_face.task(network)
+        with hugging_face.plain_forward(network):
+            return cls(network, named if loss is None else loss, hugging_face.model_data(data, causal))
+
+    @classmethod
+    def from_lightning(
+        cls, module: nn.Module, data: Any = None, *, loss: str | _losses.PerSample | None = None
+    ) -> Landscape:
+        """The landscape of a Lightning module, as a function of what its `forward` depends on.
+
+        Args:
+            module: a `LightningModule`.
+            data: a loader, a `LightningDataModule`, or data as for a `Landscape`; the module's own training data
+                unless given. Samples are taken in the order of their numbers, each once, whatever the loader shuffles.
+            loss: by name or as a callable; unless given, the plain `nn.CrossEntropyLoss`, `nn.BCEWithLogitsLoss` or
+                `nn.MSELoss` (as a Gaussian of unit variance) that the module holds as `loss`, `criterion` or `loss_fn`.
+
+        Examples:
+            >>> import torch, basinscope as bs
+            >>> from pytorch_lightning import LightningModule
+            >>> class Net(LightningModule):
+            ...     def __init__(self):
+            ...         super().__init__()
+            ...         self.layer, self.criterion = torch.nn.Linear(2, 3), torch.nn.CrossEntropyLoss()
+            ...     def forward(self, x):
+            ...         return self.layer(x)
+            >>> bs.Landscape.from_lightning(Net(), (torch.randn(6, 2), torch.randint(3, (6,)))).dimension
+            9
+        """
+        named, samples = lightning.parts(module, data, loss)
+        return cls(module, named, samples)
 
     # ------------------------------------------------------------------ what it is
 

@@ -170,12 +170,12 @@ class Recorder(TorchFunctionMode):
 
     def _embedding(self, input: Tensor, weight: Tensor, padding_idx: int | None = None, *rest: Any, **more: Any) -> Any:
         output = functional.embedding(input, weight, padding_idx, *rest, **more)
-        tokens = input.reshape(self._samples, -1)
 
         def outward(gradient: Tensor) -> Tensor:
             return gradient.reshape(self._samples, -1, weight.shape[1])
 
         def inward() -> Tensor:
+            tokens = input.reshape(self._samples, -1)  # fails, as it should, where all samples share their positions
             units = functional.one_hot(tokens, len(weight)).to(weight.dtype)
             if padding_idx is not None:
                 units[..., padding_idx] = 0  # torch gives the padding token no gradient

@@ -17,7 +17,7 @@ from ..errors import InputError
 from ..losses import PerSample
 from ..progress import tracked
 from .checkpoint import load_checkpoint
-from .hooks import Every, Measure, StopRule
+from .hooks import Every, Measure, Row, StopRule
 from .runs import Run
 from .trainer import Trainer
 
@@ -41,6 +41,7 @@ def train(
     record: Every | None = None,
     measures: Sequence[Measure] = (),
     stop: Sequence[StopRule] = (),
+    log: Sequence[Callable[[Row], Any]] = (),
     folder: str | Path | None = None,
     save: Every | None = None,
     keep: Every | None = None,
@@ -73,6 +74,7 @@ def train(
         record: when a row with the losses is written; before the first step and after every epoch unless given.
         measures: measurements, each at its own time.
         stop: rules that may end the run after a row, such as `EarlyStop` and `Below`.
+        log: called with every row as it is written, such as `integrations.tensorboard.Log`.
         folder: where the run is kept.
         save: how often, every epoch unless given.
         keep: how often a checkpoint `step-….safetensors` is put beside it for good, to branch from.
@@ -109,7 +111,7 @@ def train(
             network, data, _built(optimizer, network), loss=loss, sigma=sigma, batch_size=batch_size, seed=seed,
             validation=validation, record=Every(epochs=1, start=True) if record is None else record, measures=measures,
             stop=stop, file=None if home is None else home / NAME, save=Every(epochs=1) if save is None else save,
-            keep=keep,
+            keep=keep, log=log,
         )  # fmt: skip
         if home is not None and (home / NAME).is_file():
             trainer.resume(load_checkpoint(home / NAME), home / NAME)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -32,10 +32,11 @@ class Trainer:
         self, model: nn.Module, data: Any, optimizer: Optimizer, *, loss: str | PerSample, sigma: float | None,
         batch_size: int, seed: int, validation: Any, record: Every, measures: Sequence[Measure],
         stop: Sequence[StopRule], file: Path | None, save: Every, keep: Every | None,
+        log: Sequence[Callable[[Row], Any]],
     ) -> None:  # fmt: skip
         self.model, self.optimizer = model, optimizer
         self._loss_name, self._sigma = loss, sigma
-        with _evaluating(model):
+        with evaluating(model):
             land = Landscape(model, loss, data, sigma=sigma)
             held = None if validation is None else Landscape(model, loss, validation, sigma=sigma)
         self._data = {"train": land.samples}
@@ -51,6 +52,7 @@ class Trainer:
             )
         self._record, self._measures, self._stop = record, tuple(measures), tuple(stop)
         self._check_measures()
+        self._log = tuple(log)
         self._file, self._save, self._keep = file, save, keep
         self._settings = {
             "samples": land.n,
@@ -178,6 +180,8 @@ class Trainer:
             for name, samples in self._data.items():
                 row.update(self._measured(samples, [measure for measure in wanted if measure.on == name]))
         self._rows.append(row)
+        for logger in self._log:
+            logger(row)
         self._seen |= {measure.name for measure in wanted}
         if len(self._seen) == len(self._measures):  # every column there will be has been written
             check_columns(self._stop, self._rows)
@@ -206,7 +210,7 @@ class Trainer:
     @contextmanager
     def _looking(self) -> Iterator[None]:
         """Evaluation mode, and generators that come back as they were: looking changes nothing."""
-        with _evaluating(self.model), torch.random.fork_rng([self._device] if self._device.type == "cuda" else []):
+        with evaluating(self.model), torch.random.fork_rng([self._device] if self._device.type == "cuda" else []):
             yield
 
     def _mean_loss(self, samples: Samples, size: int = 4096) -> float:
@@ -292,7 +296,8 @@ class Trainer:
 
 
 @contextmanager
-def _evaluating(model: nn.Module) -> Iterator[None]:
+def evaluating(model: nn.Module) -> Iterator[None]:
+    """Evaluation mode; then each module's own mode again."""
     modes = [(module, module.training) for module in model.modules()]
     model.eval()
     try:

@@ -1,0 +1,126 @@
+"""Models of Hugging Face transformers: causal language models and classifiers of images or texts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ..errors import InputError
+from ..samples import Samples, read
+
+_LOSSES = {
+    "multi_label_classification": "bernoulli",
+    "regression": "mse",
+    "single_label_classification": "cross_entropy",
+}
+IGNORED = -100  # torch's mark of positions that do not count
+
+
+def pretrained(source: str | Path | nn.Module) -> Any:
+    """The model itself, or the one saved in a folder, by the class that its configuration names."""
+    if isinstance(source, nn.Module):
+        if not hasattr(source, "config"):
+            raise InputError(
+                f"model must be a Hugging Face model or a folder of one, got {type(source).__name__} without a "
+                f"config — use bs.Landscape(model, loss, data)"
+            )
+        return source
+    try:
+        import transformers
+    except ImportError as error:
+        raise InputError("models by name need transformers — install basinscope[transformers]") from error
+    named = transformers.AutoConfig.from_pretrained(source).architectures
+    if not named or not hasattr(transformers, named[0]):
+        raise InputError(f"the configuration of {source} names no class to load it with: architectures is {named}")
+    return getattr(transformers, named[0]).from_pretrained(source, dtype=torch.float32).eval()
+
+
+def task(model: Any) -> tuple[str, bool]:
+    """The loss of a model, and whether it predicts the next token."""
+    if model.can_generate():
+        if getattr(model.config, "is_encoder_decoder", False):
+            raise InputError(
+                f"{type(model).__name__} is an encoder-decoder: expected a causal language model or a classifier — "
+                f"pass its inputs and targets to bs.Landscape yourself"
+            )
+        return "cross_entropy", True
+    kind = getattr(model.config, "problem_type", None) or "single_label_classification"
+    return _LOSSES[kind], False
+
+
+def model_data(data: Any, causal: bool) -> Samples:
+    """Data as keyword inputs and targets.
+
+    A causal model's targets are its own tokens, one position later; the last position, positions whose next token is
+    masked out, and positions whose label is −100, have none. Data are token numbers of shape (n, T) or a dict with
+    `input_ids` and, where there are any, `attention_mask` and `labels`; for classifiers dicts with `labels`, such as
+    `{"pixel_values": x, "labels": y}`, or pairs (x, y). Datasets and iterables of batches of these will do, too.
+
+    Examples:
+        >>> import torch
+        >>> model_data(torch.tensor([[5, 6, 7]]), causal=True).target.tolist()
+        [[6, 7, -100]]
+        >>> mask = torch.tensor([[1, 1, 0]])
+        >>> model_data({"input_ids": torch.tensor([[5, 6, 0]]), "attention_mask": mask}, causal=True).target.tolist()
+        [[6, -100, -100]]
+    """
+    if not causal:
+        return read(data)
+    if isinstance(data, Tensor):
+        data = {"input_ids": data}
+    if isinstance(data, Mapping):
+        found = read(_labelled(data))
+    elif isinstance(data, Samples):
+        found = data
+    elif hasattr(data, "__getitem__") and hasattr(data, "__len__") and not isinstance(data, (list, tuple)):
+        items = [_labelled(data[i]) for i in range(len(data))]
+        found = read({key: torch.stack([torch.as_tensor(item[key]) for item in items]) for key in items[0]})
+    else:
+        found = read([_labelled(batch) for batch in data])
+    if not isinstance(found.inputs, Mapping) or "input_ids" not in found.inputs:
+        raise InputError("a causal language model needs token numbers under 'input_ids'")
+    ids = found.inputs["input_ids"]
+    if ids.is_floating_point() or ids.ndim != 2 or ids.shape[1] < 2:
+        raise InputError(
+            f"input_ids must be whole numbers of shape (n, T) with T of at least 2, got {ids.dtype} of shape "
+            f"{tuple(ids.shape)}"
+        )
+    labels = found.target.clone()
+    if "attention_mask" in found.inputs:
+        labels[found.inputs["attention_mask"] == 0] = IGNORED
+    target = torch.cat([labels[:, 1:], torch.full_like(labels[:, :1], IGNORED)], 1)
+    return Samples(found.inputs, target, found.n)
+
+
+def _labelled(batch: Any) -> dict[str, Any]:
+    if isinstance(batch, Tensor):
+        batch = {"input_ids": batch}
+    if not isinstance(batch, Mapping) or "input_ids" not in batch:
+        raise InputError(
+            f"a causal language model needs dicts with 'input_ids', or token numbers of shape (n, T), got "
+            f"{type(batch).__name__}"
+        )
+    return {"labels": batch["input_ids"], **batch}
+
+
+@contextmanager
+def plain_forward(model: Any) -> Iterator[Any]:
+    """The model with attention that can be differentiated twice, and without a cache; then again as it was."""
+    config = model.config
+    cache, attention = getattr(config, "use_cache", None), getattr(config, "_attn_implementation", None)
+    if cache:
+        config.use_cache = False
+    if attention not in (None, "eager"):
+        config._attn_implementation = "eager"
+    try:
+        yield model
+    finally:
+        if cache:
+            config.use_cache = cache
+        if attention not in (None, "eager"):
+            config._attn_implementation = attention

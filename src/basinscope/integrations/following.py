@@ -1,0 +1,89 @@
+"""Measurements on a schedule inside a trainer that is not ours."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import nn
+
+from ..errors import BasinscopeError, InputError
+from ..estimates import Estimate
+from ..landscape import Landscape
+from ..training.hooks import Clock, Measure, Row
+from ..training.trainer import evaluating
+
+_LEVELS = {"ok": 0.0, "doubtful": 1.0, "failed": 2.0}
+
+
+def numbers(row: Row | Estimate) -> dict[str, float]:
+    """What a logger of curves can take: finite numbers; a verdict is 0 for ok, 1 for doubtful, 2 for failed.
+
+    Examples:
+        >>> numbers({"step": 3, "llc": float("nan"), "llc_verdict": "failed", "llc_warnings": "no minimum"})
+        {'step': 3.0, 'llc_verdict': 2.0}
+        >>> numbers(Estimate("llc", 2.5, 0.5))
+        {'llc': 2.5, 'llc_stderr': 0.5, 'llc_verdict': 0.0}
+    """
+    if isinstance(row, Estimate):
+        row = {row.name: row.value, f"{row.name}_stderr": row.stderr, f"{row.name}_verdict": row.verdict}
+    found: dict[str, float] = {}
+    for name, value in row.items():
+        if name.endswith("_verdict") and value in _LEVELS:
+            found[name] = _LEVELS[value]
+        elif isinstance(value, (int, float)) and math.isfinite(value):
+            found[name] = float(value)
+    return found
+
+
+class Following:
+    """Makes the measurements that are due between two moments, and keeps all rows.
+
+    Args:
+        measures: measurements, each at its own time.
+        landscape: makes the landscape of the network as it is.
+
+    Examples:
+        >>> import torch, basinscope as bs
+        >>> from basinscope.training import Every
+        >>> x = torch.ones(4, 1)
+        >>> wanted = [Measure(bs.hessian_trace, Every(steps=2))]
+        >>> follow = Following(wanted, lambda net: bs.Landscape(net, "mse", (x, x)))
+        >>> follow.look(torch.nn.Linear(1, 1), Clock(1, 1, 4), Clock(2, 2, 4))["hessian_trace"]
+        2.0
+    """
+
+    def __init__(self, measures: Sequence[Measure], landscape: Callable[[nn.Module], Landscape]) -> None:
+        if not measures or not all(isinstance(measure, Measure) for measure in measures):
+            raise InputError(f"measures must be a list of training.Measure, at least one, got {measures!r}")
+        strangers = [measure.name for measure in measures if measure.on != "train"]
+        if strangers:
+            raise InputError(
+                f"measurements {strangers} are on the validation data: expected on='train' here — pass data"
+            )
+        self._measures, self._landscape = tuple(measures), landscape
+        self.rows: list[Row] = []
+
+    def look(self, model: nn.Module, before: Clock | None, now: Clock) -> Row:
+        """The row of what is due; empty when nothing is. `before` is None before the first step.
+
+        Looking changes nothing: modes and generators are as they were. A network that no landscape can be made of is
+        recorded as failed, with its reason, and the training goes on.
+        """
+        due = [m for m in self._measures if (m.every.start if before is None else m.every.due(before, now))]
+        if not due:
+            return {}
+        row: Row = {"step": now.step, "epoch": now.epoch}
+        devices = [p.device for p in model.parameters() if p.device.type == "cuda"][:1]
+        with evaluating(model), torch.random.fork_rng(devices), torch.enable_grad():
+            try:
+                land = self._landscape(model)
+            except BasinscopeError as error:
+                for measure in due:
+                    row.update(measure.failed(error))
+            else:
+                for measure in due:
+                    row.update(measure.columns(land))
+        self.rows.append(row)
+        return row

@@ -1,0 +1,81 @@
+"""Measurements during `Trainer.train` of Hugging Face transformers, logged wherever the trainer logs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from torch import nn
+
+from ..errors import InputError
+from ..landscape import Landscape
+from ..losses import PerSample
+from ..training.hooks import Clock, Measure, Row
+from .following import Following, numbers
+
+if TYPE_CHECKING:
+    TrainerCallback = Any
+else:
+    try:
+        from transformers import TrainerCallback
+    except ImportError as error:
+        raise InputError("the trainer callback needs transformers — install basinscope[transformers]") from error
+
+
+class Measurements(TrainerCallback):
+    """Measures the landscape of the training data at the weights as they are, on a schedule.
+
+    Every number goes through `trainer.log`, so to the log history, TensorBoard, W&B or whatever `report_to` names;
+    verdicts are 0 for ok, 1 for doubtful, 2 for failed. `rows` keeps all, with the reasons.
+
+    Add it with `trainer.add_callback(Measurements(trainer, [Measure(bs.llc, Every(epochs=1))]))`.
+
+    Args:
+        trainer: the trainer that logs.
+        measures: measurements, each at its own time.
+        data, loss: as for `Landscape.from_pretrained`; the trainer's training data, put together by its collator,
+            unless given.
+    """
+
+    def __init__(
+        self, trainer: Any, measures: Sequence[Measure], data: Any = None, loss: str | PerSample | None = None
+    ) -> None:
+        self._trainer, self._data, self._loss = trainer, data, loss
+        self._following = Following(measures, self._landscape)
+        self._clock = Clock(0, 0, 1)
+
+    @property
+    def rows(self) -> list[Row]:
+        """What was measured so far."""
+        return self._following.rows
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Measure before the first step what is due then."""
+        self._clock = self._now(state)
+        if state.global_step == 0:
+            self._look(state, None, kwargs["model"])
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Measure what is due after this step."""
+        before, self._clock = self._clock, self._now(state)
+        self._look(state, before, kwargs["model"])
+
+    def _now(self, state: Any) -> Clock:
+        per_epoch = max(1, round(state.max_steps / max(1, state.num_train_epochs)))
+        return Clock(state.global_step, state.global_step, per_epoch)
+
+    def _look(self, state: Any, before: Clock | None, model: Any) -> None:
+        if not state.is_world_process_zero:
+            return
+        plain = self._trainer.accelerator.unwrap_model(model)
+        found = numbers(self._following.look(plain, before, self._clock))
+        found.pop("step", None)
+        found.pop("epoch", None)  # the trainer adds both
+        if found:
+            self._trainer.log(found)
+
+    def _landscape(self, model: nn.Module) -> Landscape:
+        if self._data is None:
+            items = self._trainer.train_dataset
+            self._data = dict(self._trainer.data_collator([items[i] for i in range(len(items))]))
+        return Landscape.from_pretrained(model, self._data, loss=self._loss)
