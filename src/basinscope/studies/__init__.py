@@ -26,4 +26,8 @@ CATALOGUE = {
         "basinscope.studies.selection:STUDY",
         "Which of AIC, BIC, WBIC, WAIC and leave-one-out finds the width of the true network",
     ),
+    "ngd-vs-sgd": Known(
+        "basinscope.studies.ngd_vs_sgd.study:STUDY",
+        "Does natural gradient find less degenerate solutions than SGD?",
+    ),
 }

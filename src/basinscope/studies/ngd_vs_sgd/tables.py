@@ -1,0 +1,364 @@
+"""Tables from the rows of all jobs: every comparison with its test, every series with its mean."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ...errors import InputError
+from ...training import Run, matched
+from .statistics import holm, lag, rank_correlation, turning_point, welch
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Row = dict[str, Any]
+
+MEASUREMENTS = {
+    "llc_paper": "λ̂, paper's SGLD (nβ = 26.4)",
+    "llc": "λ̂, calibrated (nβ = n/log n)",
+    "half_soft_rank_paper": "½ soft rank (nβ = 26.4)",
+    "half_soft_rank": "½ soft rank (nβ = n/log n)",
+    "hessian_trace": "Tr H",
+}
+SERIES = (
+    "train_loss", "validation_loss", "direction_norm", "update_norm", "llc_paper", "wbic_paper", "hessian_trace", "llc",
+    "wbic", "half_soft_rank_paper", "half_soft_rank",
+)  # fmt: skip
+QUICK = ("llc_paper", "hessian_trace")  # measured at every epoch, so that values at equal loss can be interpolated
+SIGNIFICANT = 0.05
+VARIANTS = {"online": "online", "kfac": "KFAC", "exact": "exact"}
+
+
+def tables(table: pd.DataFrame) -> dict[str, pd.DataFrame]:
+    """A table for each part that has results, by name."""
+    import pandas as pd
+
+    makers = {
+        "sizes": sizes, "epochs": epochs, "variants": variants, "smoothing": smoothing, "branches": branches,
+        "overfitting": overfitting,
+    }  # fmt: skip
+    found = {}
+    for part, make in makers.items():
+        own = table[table["part"] == part].dropna(axis=1, how="all")
+        if len(own):
+            found[part] = pd.DataFrame(make(own))
+    return found
+
+
+def compared(natural: Sequence[float], plain: Sequence[float]) -> Row:
+    """Natural gradient beside SGD: Welch's test as columns; means alone where there are too few for a test."""
+    first, second = ([value for value in values if math.isfinite(value)] for values in (natural, plain))
+    try:
+        found = welch(first, second)
+    except InputError:
+        means = [math.fsum(values) / len(values) if values else math.nan for values in (first, second)]
+        return {"ngd": means[0], "sgd": means[1], "difference": means[0] - means[1], "ngd_seeds": len(first),
+                "sgd_seeds": len(second)}  # fmt: skip
+    return {
+        "ngd": found.first, "ngd_stderr": found.first_stderr, "sgd": found.second, "sgd_stderr": found.second_stderr,
+        "difference": found.difference, "low": found.low, "high": found.high, "t": found.t, "freedom": found.freedom,
+        "p": found.p, "effect": found.effect, "ngd_seeds": found.counts[0], "sgd_seeds": found.counts[1],
+    }  # fmt: skip
+
+
+def corrected(rows: list[Row], *family: str) -> list[Row]:
+    """The rows with `p_holm`: Holm's correction over all rows that agree in the columns `family`."""
+    groups: dict[tuple[Any, ...], list[Row]] = {}
+    for row in rows:
+        if math.isfinite(row.get("p", math.nan)):
+            groups.setdefault(tuple(row[name] for name in family), []).append(row)
+    for group in groups.values():
+        for row, p in zip(group, holm([row["p"] for row in group]), strict=True):
+            row["p_holm"] = p
+    return rows
+
+
+def sizes(table: pd.DataFrame) -> list[Row]:
+    """Figure 1: every network and data set, at the end of training and at equal training loss."""
+    rows: list[Row] = []
+    for (data, network), own in table.groupby(["data", "network"], sort=False):
+        for moment, chosen in (("end", own[own["moment"] == "end"]), ("matched", at_equal_loss(own))):
+            parts = {kind: chosen[chosen["optimizer"] == kind] for kind in ("online", "sgd")}
+            losses = {
+                f"{name}_loss": parts[kind]["train_loss"].mean() for name, kind in (("ngd", "online"), ("sgd", "sgd"))
+            }
+            for name in MEASUREMENTS:
+                if name in chosen and chosen[name].notna().any():
+                    found = compared(parts["online"][name].tolist(), parts["sgd"][name].tolist())
+                    rows.append(
+                        {"data": data, "network": network, "moment": moment, "measurement": name, **found, **losses}
+                    )
+    return corrected(rows, "moment", "measurement")
+
+
+def at_equal_loss(own: pd.DataFrame) -> pd.DataFrame:
+    """For every seed the two rows with nearly one training loss: the matched one, and the end of its slower twin."""
+    keep = []
+    for _, pair in own.groupby("seed"):
+        for optimizer in pair.loc[pair["moment"] == "matched", "optimizer"]:
+            slower = pair[(pair["optimizer"] != optimizer) & (pair["moment"] == "end")]
+            keep += [*pair[(pair["optimizer"] == optimizer) & (pair["moment"] == "matched")].index, *slower.index]
+    return own.loc[keep]
+
+
+def epochs(table: pd.DataFrame) -> list[Row]:
+    """Figure 2: means and standard errors over seeds, for every optimizer and epoch."""
+    rows = []
+    for (optimizer, epoch), own in table.groupby(["optimizer", "epoch"], sort=False):
+        rows.append({"optimizer": optimizer, "epoch": epoch, "seeds": len(own), **averages(own)})
+    return rows
+
+
+def averages(own: pd.DataFrame) -> Row:
+    """Means and standard errors of all series that were recorded."""
+    row: Row = {}
+    for name in SERIES:
+        if name in own and own[name].notna().any():
+            row |= {name: own[name].mean(), f"{name}_stderr": own[name].sem()}
+    return row
+
+
+def variants(table: pd.DataFrame) -> list[Row]:
+    """Each natural gradient beside SGD, at the end and, interpolated, at the highest of the two final losses."""
+    rows: list[Row] = []
+    runs = dict(iter(table.groupby(["optimizer", "seed"], sort=False)))
+    seeds = sorted({seed for _, seed in runs})
+    for kind in VARIANTS:
+        pairs = [
+            (runs[kind, seed], runs["sgd", seed]) for seed in seeds if (kind, seed) in runs and ("sgd", seed) in runs
+        ]
+        whole = [pair for pair in pairs if all((own["outcome"] == "finished").all() for own in pair)]
+        if not pairs:
+            continue
+        moments = {
+            "end": [tuple(own.iloc[-1] for own in pair) for pair in whole],
+            "matched": list(_interpolated(whole)),
+        }
+        for moment, found in moments.items():
+            for name in MEASUREMENTS if moment == "end" else QUICK:
+                values = [[float(row.get(name, math.nan)) for row in side] for side in zip(*found, strict=True)]
+                row: Row = {"variant": kind, "moment": moment, "measurement": name, "diverged": len(pairs) - len(whole)}
+                if values and any(map(math.isfinite, values[0])):
+                    losses = [sum(r["train_loss"] for r in side) / len(side) for side in zip(*found, strict=True)]
+                    rows.append({**row, **compared(*values), "ngd_loss": losses[0], "sgd_loss": losses[1]})
+                elif name == "llc_paper":
+                    rows.append(row)
+    return corrected(rows, "moment", "measurement")
+
+
+def _interpolated(pairs: Sequence[tuple[pd.DataFrame, pd.DataFrame]]) -> Iterator[tuple[Any, Any]]:
+    for pair in pairs:
+        runs = {
+            name: Run(None, None, known(own), "finished", "", 0, 0.0)  # type: ignore[arg-type]
+            for name, own in zip(("ngd", "sgd"), pair, strict=True)
+        }
+        level = max(own["train_loss"].iloc[-1] for own in pair)
+        found = matched(runs, [level])
+        if len(found) == 2:
+            by_name = {row["run"]: row for row in found.to_dict("records")}
+            yield by_name["ngd"], by_name["sgd"]
+
+
+def known(own: pd.DataFrame) -> list[Row]:
+    """The rows of a run without what they lack."""
+    return [{name: value for name, value in row.items() if value == value} for row in own.to_dict("records")]
+
+
+def smoothing(table: pd.DataFrame) -> list[Row]:
+    """Figure 3: means over seeds for every α and ε, and for SGD."""
+    rows = []
+    for (optimizer, alpha, epsilon), own in table.groupby(["optimizer", "alpha", "epsilon"], sort=False):
+        rows.append({"optimizer": optimizer, "alpha": alpha, "epsilon": epsilon, "seeds": len(own), **averages(own)})
+    return rows
+
+
+def branches(table: pd.DataFrame) -> list[Row]:
+    """Figures 4–6: how far every branch has moved from the end of its trunk."""
+    rows: list[Row] = []
+    names = [
+        name
+        for name in (*MEASUREMENTS, "wbic_paper", "train_loss", "validation_loss", "update_norm", "direction_norm")
+        if name in table
+    ]
+    for (data, lr), trunks in table.groupby(["data", "lr"], sort=False):
+        for run in dict.fromkeys(trunks["run"]):
+            if run == "trunk":
+                continue
+            row: Row = {"data": data, "trunk_lr": lr, "run": run}
+            for name in names:
+                moves, ends = [], []
+                for _, own in trunks.groupby("seed"):
+                    start, end = own[own["run"] == "trunk"].iloc[-1], own[own["run"] == run]
+                    if len(end) and (end["outcome"] == "finished").all():
+                        moves.append(float(end[name].iloc[-1] - start[name]))
+                        ends.append(float(end[name].iloc[-1]))
+                good = [move for move in moves if math.isfinite(move)]
+                if good:
+                    mean = sum(good) / len(good)
+                    spread = math.sqrt(sum((move - mean) ** 2 for move in good) / max(1, len(good) - 1) / len(good))
+                    row |= {
+                        f"{name}_rise": mean, f"{name}_rise_stderr": spread if len(good) > 1 else math.nan,
+                        f"{name}_end": sum(filter(math.isfinite, ends)) / len(good), "seeds": len(moves),
+                    }  # fmt: skip
+            rows.append(row)
+    return rows
+
+
+def overfitting(table: pd.DataFrame) -> list[Row]:
+    """Figures 7–8: when validation loss turns, when each measure does, and how the two are ranked alike."""
+    rows: list[Row] = []
+    for (optimizer, seed), own in table.groupby(["optimizer", "seed"], sort=False):
+        for name in ("llc_paper", "wbic_paper", "llc", "wbic", "half_soft_rank", "hessian_trace"):
+            if name not in own or own[name].notna().sum() < 3:
+                continue
+            part = own[own[name].notna()]
+            turn = turning_point(own["epoch"], own["validation_loss"])
+            after = part[part["epoch"] >= turn]
+            rows.append({
+                "optimizer": optimizer, "seed": seed, "measurement": name, "validation_turns": turn,
+                "measure_turns": turning_point(part["epoch"], part[name]),
+                "lag": lag(part["epoch"], part["validation_loss"], part[name]),
+                "rank_correlation": rank_correlation(part["validation_loss"], part[name]),
+                "rank_correlation_after": rank_correlation(after["validation_loss"], after[name]),
+                "points": len(part), "points_after": len(after),
+            })  # fmt: skip
+    return rows
+
+
+# ---------------------------------------------------------------------- claims
+
+
+def claims(made: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
+    """The paper's claims under every measurement: whether each holds, and the numbers that say so."""
+    import pandas as pd
+
+    rows: list[Row] = []
+    for part, judge in (("sizes", _claims_sizes), ("variants", _claims_variants), ("smoothing", _claims_smoothing),
+                        ("branches", _claims_branches), ("overfitting", _claims_overfitting)):  # fmt: skip
+        if part in made:
+            rows += judge(made[part])
+    return pd.DataFrame(rows, columns=["claim", "paper", "variant", "measurement", "holds", "numbers"])
+
+
+def _verdict(yes: int, no: int, total: int) -> str:
+    """`yes` where every decided comparison agrees, `no` where all or some contradict, else undecided."""
+    if no:
+        return "no"
+    return "yes" if yes == total and total else "in part" if yes else "undecided"
+
+
+def _claims_sizes(table: pd.DataFrame) -> Iterator[Row]:
+    for (moment, name), own in table.groupby(["moment", "measurement"], sort=False):
+        if "p_holm" not in own or not own["p_holm"].notna().any():
+            continue
+        tested = own[own["p_holm"].notna()]
+        above = int(((tested["p_holm"] < SIGNIFICANT) & (tested["difference"] > 0)).sum())
+        below = int(((tested["p_holm"] < SIGNIFICANT) & (tested["difference"] < 0)).sum())
+        yield {
+            "claim": "NGD has higher λ̂ and Tr H than SGD at every size",
+            "paper": "Fig. 1: at all sizes, largest p-value 1.9e-31",
+            "variant": "online",
+            "measurement": _spoken(name, moment),
+            "holds": _verdict(above, below, len(tested)),
+            "numbers": f"higher in {above}, lower in {below} of {len(tested)} (Holm, 5 %); Hedges' g "
+            f"{tested['effect'].min():.2f} to {tested['effect'].max():.2f}; largest p {tested['p_holm'].max():.2g}",
+        }
+
+
+def _claims_variants(table: pd.DataFrame) -> Iterator[Row]:
+    for row in table.to_dict("records"):
+        p = row.get("p_holm", math.nan)
+        told = {
+            "claim": "NGD has higher λ̂ and Tr H than SGD",
+            "paper": "Fig. 2: higher at every epoch, for one optimizer that is called NGD",
+            "variant": VARIANTS[row["variant"]],
+            "measurement": _spoken(row["measurement"], row["moment"]),
+        }
+        if not math.isfinite(p):
+            numbers = f"{row['diverged']} runs diverged; no test"
+            yield {**told, "holds": "undecided", "numbers": numbers}
+            continue
+        decided = p < SIGNIFICANT
+        yield {
+            **told,
+            "holds": ("yes" if row["difference"] > 0 else "no") if decided else "undecided",
+            "numbers": f"{row['ngd']:.4g} against {row['sgd']:.4g}, p = {p:.2g}, at losses {row['ngd_loss']:.3g} and "
+            f"{row['sgd_loss']:.3g}",
+        }
+
+
+def _claims_smoothing(table: pd.DataFrame) -> Iterator[Row]:
+    own = table[table["optimizer"] == "online"]
+    for swept, fixed in (("alpha", "epsilon"), ("epsilon", "alpha")):
+        line = own[own[fixed] == own[fixed].mode().iloc[0]].sort_values(swept)
+        for name in MEASUREMENTS:
+            if name not in line or line[name].notna().sum() < 3:
+                continue
+            rho = rank_correlation(line[swept], line[name])
+            loss = rank_correlation(line[swept], line["train_loss"])
+            ends = [float(line[name].iloc[place]) for place in (0, -1)]
+            yield {
+                "claim": f"less smoothing ({'α' if swept == 'alpha' else 'ε'}) gives higher λ̂",
+                "paper": f"Fig. 3{'a' if swept == 'alpha' else 'b'}: reducing it increases λ̂",
+                "variant": "online",
+                "measurement": MEASUREMENTS[name],
+                "holds": "yes" if rho < -0.8 else "no" if not rho < 0 else "in part",
+                "numbers": f"from {ends[0]:.4g} to {ends[1]:.4g} over {len(line)} values, rank correlation {rho:+.2f} "
+                f"(of the training loss {loss:+.2f})",
+            }
+
+
+def _claims_branches(table: pd.DataFrame) -> Iterator[Row]:
+    for name in ("llc_paper", "llc", "half_soft_rank", "hessian_trace"):
+        column = f"{name}_rise"
+        if column not in table:
+            continue
+        for (data, lr), own in table.groupby(["data", "trunk_lr"], sort=False):
+            plain = own[own["run"] == f"sgd@{lr:g}"]
+            for row in own.to_dict("records"):
+                kind = row["run"].partition("@")[0]
+                if row["run"] == f"sgd@{lr:g}" or not len(plain) or not math.isfinite(row.get(column, math.nan)):
+                    continue
+                base = plain.iloc[0]
+                error = math.hypot(row[f"{column}_stderr"], base[f"{column}_stderr"])
+                ahead = row[column] - base[column]
+                natural = kind == "online"
+                clear = math.isfinite(error) and abs(ahead) > 2 * error
+                rises = "yes" if ahead > 0 else "no"
+                stays = "no" if ahead > 0 else "yes"
+                yield {
+                    "claim": "after the split NGD's λ̂ rises above SGD's"
+                    if natural
+                    else "a raised SGD rate does not raise λ̂",
+                    "paper": "Fig. 4–5: rises, faster at higher rates" if natural else "Fig. 6: it stays",
+                    "variant": "online",
+                    "measurement": f"{MEASUREMENTS[name]}, {data}, trunk {lr:g}, branch {row['run']}",
+                    "holds": (rises if natural else stays) if clear else "undecided",
+                    "numbers": f"rises by {row[column]:.3g} ± {row[f'{column}_stderr']:.2g}, SGD at {lr:g} by "
+                    f"{base[column]:.3g}; training loss by {row['train_loss_rise']:.3g} and "
+                    f"{base['train_loss_rise']:.3g}",
+                }
+
+
+def _claims_overfitting(table: pd.DataFrame) -> Iterator[Row]:
+    for name, own in table.groupby("measurement", sort=False):
+        after = own["rank_correlation_after"].dropna()
+        turned = own[own["validation_turns"].notna()]
+        lags = own["lag"].dropna()
+        mean = float(after.mean()) if len(after) else math.nan
+        yield {
+            "claim": "λ̂, Tr H and WBIC rise while the network overfits",
+            "paper": "Fig. 7–8: all rise with the validation loss, WBIC from about where it turns",
+            "variant": "SGD and online",
+            "measurement": {**MEASUREMENTS, "wbic": "WBIC (β = 1/log n)", "wbic_paper": "WBIC, paper's SGLD"}[name],
+            "holds": "undecided" if not len(after) else "yes" if mean > 0.8 else "no" if mean < 0 else "in part",
+            "numbers": f"validation loss turned in {len(turned)} of {len(own)} runs; rank correlation with it "
+            f"afterwards {mean:+.2f}, over all epochs {own['rank_correlation'].mean():+.2f}; "
+            + (f"turns {lags.mean():+.1f} epochs later in {len(lags)} runs" if len(lags) else "never turns itself"),
+        }
+
+
+def _spoken(name: str, moment: str) -> str:
+    return f"{MEASUREMENTS[name]}, {'at equal training loss' if moment == 'matched' else 'end of training'}"
