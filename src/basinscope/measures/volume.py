@@ -130,7 +130,7 @@ def fitted(volumes: Volumes, multiplicity: int, share: float = _FITTED) -> Law:
     logs = np.log(volumes.levels)
     steps = volumes.log_ratios[:, 1:]
     means = np.log(np.exp(steps).mean(0))
-    errors = np.maximum(steps.std(0, ddof=1) / math.sqrt(len(steps)), 1e-6)
+    errors = np.maximum(volumes.step_stderr[1:], 1e-6)
     kept = logs[:-1] <= logs[-1] + share * (logs[0] - logs[-1]) + 1e-12
     if kept.sum() < 3:
         raise InputError(
@@ -209,6 +209,7 @@ def _judged(
         "levels": found.levels.tolist(),
         "log_volume": found.log_volume.tolist(),
         "log_volume_stderr": found.stderr.tolist(),
+        "step_stderr": found.step_stderr.tolist(),
         "fits": {theta: (other.value, other.stderr, other.chi_squared) for theta, other in tried.items()},
         "fitted_points": law.points,
         "evaluations": found.evaluations,

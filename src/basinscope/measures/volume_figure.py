@@ -25,12 +25,7 @@ def figure(scaling: VolumeScaling) -> Any:
     drawn = Figure(figsize=(9, 4), layout="constrained")
     left, right = drawn.subplots(1, 2)
     _volumes(left, scaling)
-    _exponents(right, scaling)
-    for axes in (left, right):
-        axes.set_xscale("log")
-        axes.set_xlabel("loss ε")
-        axes.spines[["top", "right"]].set_visible(False)
-        axes.grid(alpha=0.15)
+    draw_exponents(right, scaling)
     drawn.suptitle(
         f"λ̂ = {scaling.value:.3f} ± {scaling.stderr:.3f} with θ = {scaling.diagnostics['multiplicity']}", color=INK
     )
@@ -48,28 +43,42 @@ def _volumes(axes: Any, scaling: VolumeScaling) -> None:
     kept = levels[-found["fitted_points"] - 1 :]
     law = _law(scaling, kept)
     axes.plot(kept, np.exp(logs[-1] + law - law[-1]), color=LINE, linewidth=1.8, label="fitted law")
+    axes.set_xscale("log")
     axes.set_yscale("log")
+    axes.set_xlabel("loss ε")
     axes.set_ylabel("V(ε)")
     axes.legend(frameon=False, fontsize=9)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.grid(alpha=0.15)
 
 
-def _exponents(axes: Any, scaling: VolumeScaling) -> None:
-    """Slopes over half decades or more: single steps of the ladder are noisy."""
+def draw_exponents(axes: Any, scaling: VolumeScaling) -> None:
+    """Slopes over half decades or more, since single steps of the ladder are noisy; and that of the fitted law."""
     found = scaling.diagnostics
-    levels, logs, errors = (np.array(found[name]) for name in ("levels", "log_volume", "log_volume_stderr"))
+    levels, logs, errors = (np.array(found[name]) for name in ("levels", "log_volume", "step_stderr"))
     x = np.log(levels)
     stride = max(1, round(0.5 * np.log(10) * (len(x) - 1) / (x[0] - x[-1])))
     upper, lower = np.arange(0, len(x) - stride, stride), np.arange(stride, len(x), stride)
     width = x[upper] - x[lower]
     slopes = (logs[upper] - logs[lower]) / width
-    spread = np.sqrt(np.maximum(errors[lower] ** 2 - errors[upper] ** 2, 0)) / width
-    middle = np.exp((x[upper] + x[lower]) / 2)
+    variance = np.cumsum(errors**2)
+    spread = np.sqrt(variance[lower] - variance[upper]) / width
     axes.errorbar(
-        middle, slopes, 2 * spread, color=POINT, marker="o", markersize=3, linestyle="none", linewidth=0.8, capsize=2
-    )
+        np.exp((x[upper] + x[lower]) / 2), slopes, 2 * spread, color=POINT, marker="o", markersize=3, linestyle="none",
+        linewidth=0.8, capsize=2,
+    )  # fmt: skip
     axes.axhspan(scaling.value - 2 * scaling.stderr, scaling.value + 2 * scaling.stderr, color=LINE, alpha=0.15)
-    axes.axhline(scaling.value, color=LINE, linewidth=1.8)
+    axes.axhline(scaling.value, color=LINE, linewidth=1.8, label="λ̂")
+    if found["multiplicity"] > 1:
+        kept = x[-found["fitted_points"] - 1 :]
+        bent = scaling.value - (found["multiplicity"] - 1) / (found["offset"] - kept)
+        axes.plot(np.exp(kept), bent, color=LINE, linewidth=1.5, linestyle="--", label="slope of the fitted law")
+    axes.set_xscale("log")
+    axes.set_xlabel("loss ε")
     axes.set_ylabel("d log V / d log ε")
+    axes.legend(frameon=False, fontsize=9)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.grid(alpha=0.15)
 
 
 def _law(scaling: VolumeScaling, levels: Any) -> Any:

@@ -44,6 +44,11 @@ class Volumes:
         return top + np.log(np.exp(each - top).mean(0))
 
     @property
+    def step_stderr(self) -> Array:
+        """Standard error of the mean log-ratio of each step."""
+        return self.log_ratios.std(0, ddof=1) / math.sqrt(len(self.log_ratios))
+
+    @property
     def stderr(self) -> Array:
         """Standard error of log V, from the spread between groups."""
         each = np.exp(np.cumsum(self.log_ratios, axis=1) - self.log_volume)
