@@ -7,9 +7,6 @@ from fractions import Fraction
 from itertools import combinations
 from math import gcd
 
-import numpy as np
-from scipy.spatial import ConvexHull
-
 Point = tuple[int, ...]
 Facet = tuple[Point, int]  # (u, c): u·x ≥ c on the polyhedron, with equality on the facet
 
@@ -54,12 +51,14 @@ def facets(points: Sequence[Point]) -> list[Facet]:
         >>> sorted(facets([(4, 0), (0, 6)]))
         [((0, 1), 0), ((1, 0), 0), ((3, 2), 12)]
     """
+    from scipy.spatial import ConvexHull  # not at the top: most of `exact` answers without it, in an instant
+
     d = len(points[0])
     if d == 1:
         return [((1,), min(points)[0])]
     far = 16 * (1 + max(max(point) for point in points)) * d
     spread = [*points, *(tuple(x + far * (i == j) for j, x in enumerate(p)) for p in points for i in range(d))]
-    hull = ConvexHull(np.array(spread, float))
+    hull = ConvexHull(spread)
     found: set[Facet] = set()
     for simplex in hull.simplices:
         normal = _normal([spread[i] for i in simplex])

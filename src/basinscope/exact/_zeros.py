@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from enum import Enum
 from fractions import Fraction
 from itertools import product
+from random import Random
 from typing import Any
-
-import numpy as np
 
 from ._faces import Point
 
@@ -82,10 +81,10 @@ def _one_signed(factor: Any) -> bool:
 
 def _changes_sign(factor: Any) -> bool:
     """Whether two points of one orthant were found with values of different sign, computed without rounding."""
-    rng = np.random.default_rng(0)
+    rng = Random(0)
     seen: dict[tuple[int, ...], bool] = {}
     for _ in range(_TRIALS):
-        signs = tuple(rng.choice([-1, 1], size=len(factor.gens)).tolist())
+        signs = tuple(rng.choice((-1, 1)) for _ in factor.gens)
         sizes = [Fraction(2 ** rng.uniform(-_REACH, _REACH)).limit_denominator(64) for _ in signs]
         point = [sign * size for sign, size in zip(signs, sizes, strict=True)]
         value = sum((Fraction(int(c.p), int(c.q)) * _power(point, e) for e, c in factor.terms()), Fraction(0))
