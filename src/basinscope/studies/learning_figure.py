@@ -13,7 +13,11 @@ BAYES, GIBBS, EXACT, INK = "#2166ac", "#e08214", "#b2182b", "#333333"
 
 
 def figure(summary: Any, table: Any) -> Any:
-    """Above: n times the Bayes and Gibbs errors over n. Below: Bayes error and leave-one-out, data set by data set."""
+    """Above: n times the Bayes and Gibbs errors over n. Below: Bayes error and leave-one-out, data set by data set.
+
+    Leave-one-out has the mean of the Bayes error and the opposite fluctuations, so that the mean of both is the Bayes
+    error with little noise.
+    """
     models = list(dict.fromkeys(summary["model"]))
     drawn = Figure(figsize=(4.2 * len(models), 7.5), layout="constrained")
     panels = drawn.subplots(2, len(models), squeeze=False)
@@ -25,6 +29,10 @@ def figure(summary: Any, table: Any) -> Any:
                 own["n"], own[name], 2 * own[f"{name}_stderr"], color=colour, marker="o", markersize=4, capsize=2,
                 linewidth=1, label=label,
             )  # fmt: skip
+        above.errorbar(
+            own["n"], own["sum"] / 2, own["sum_stderr"], color=INK, marker="s", markersize=4, capsize=2, linewidth=1,
+            label="n(Bg + Cv)/2",
+        )  # fmt: skip
         above.plot(
             own["n"], exact + own["fluctuation"], color=GIBBS, linestyle=":", linewidth=1.5, label="λ + ν̂, for Gibbs"
         )

@@ -134,5 +134,5 @@ PLANTED = {
         *regression(Bottleneck(2, 2, 4, 1), 2, 4),
     ),
     "tanh": Planted("two tanh units, truth zero", tanh_one_input(2), 1.0, *regression(Tanh(2), 1, 1)),
-    "mixture": Planted("mixture of two normals, truth one", normal_mixture(2), 0.1, _mixture, _mixture_test),
+    "mixture": Planted("mixture of two normals, truth one", normal_mixture(2), 1.0, _mixture, _mixture_test),
 }
