@@ -53,7 +53,7 @@ def test_holm_agrees_with_rejecting_step_by_step():
 
 
 def test_holm_refuses_what_is_no_probability():
-    with pytest.raises(InputError, match="got 1.5"):
+    with pytest.raises(InputError, match=r"got 1\.5"):
         holm([0.1, 1.5])
 
 

@@ -76,7 +76,8 @@ def figure_sizes(table: pd.DataFrame) -> Any:
             )  # fmt: skip
         _stars(axis, own)
         axis.set_xticks(list(places), own["network"], rotation=30 if len(own) > 4 else 0, fontsize=8)
-        axis.margins(x=0.15, y=0.2)
+        axis.set_xlim(-0.6, len(own) - 0.4)
+        axis.margins(y=0.2)
     axes[0].legend(frameon=False, fontsize=8)
     drawn.supxlabel("hidden layers x width; bars are 95 %, stars mark p < 0.05 after Holm's correction", fontsize=8)
     return drawn
@@ -102,6 +103,7 @@ def figure_epochs(table: pd.DataFrame) -> Any:
         axis.set_xlabel("epoch", fontsize=8)
         if "loss" in name or "norm" in name:
             axis.set_yscale("log")
+            axis.set_ylim(bottom=0.5 * table[name].min())  # bands may reach below zero
     axes[0].legend(frameon=False, fontsize=8)
     return drawn
 
@@ -187,6 +189,7 @@ def figure_branches(table: pd.DataFrame) -> Any:
             axis.set_xlabel("epochs after the split", fontsize=8)
             if "norm" in name:
                 axis.set_yscale("log")
+                axis.set_ylim(bottom=0.5 * own[name].min())
         axes[row * len(names)].legend(frameon=False, fontsize=7)
     return drawn
 

@@ -94,13 +94,13 @@ class Plan:
 
 SCALES: dict[str, dict[str, Any]] = {
     "smoke": {
-        "data": ["digits"], "networks": ["1x8", "2x8", "lenet5"], "network": "2x16", "variant_network": "1x8",
+        "data": ["digits"], "networks": ["1x8", "1x16", "2x8"], "network": "2x16", "variant_network": "1x8",
         "samples": 400, "batch_size": 32, "variant_samples": 400, "seeds": 3, "few_seeds": 2, "branch_seeds": 2,
         "full_seeds": 2,
-        "full_parts": ["sizes", "variants", "overfitting"], "full_networks": ["1x8"], "lr": 0.5, "epochs": 20,
+        "full_parts": ["sizes", "variants", "overfitting"], "full_networks": ["1x8"], "lr": 0.2, "epochs": 20,
         "every": 20, "draws": 200, "alphas": [1e-2, 1e-1, 1.0, 100.0], "epsilons": [1e-10, 1e-4, 1e-2, 1.0],
-        "sweep_epochs": 12, "low_lr": 0.02, "middle_lr": 0.1, "high_lr": 0.5, "trunk_epochs": 12, "branch_epochs": 6,
-        "overfit_samples": 300, "overfit_epochs": 90, "overfit_lr": 0.5, "overfit_every": 6, "label_noise": 0.2,
+        "sweep_epochs": 12, "low_lr": 0.02, "middle_lr": 0.06, "high_lr": 0.2, "trunk_epochs": 12, "branch_epochs": 6,
+        "overfit_samples": 300, "overfit_epochs": 60, "overfit_lr": 0.2, "overfit_every": 6, "label_noise": 0.2,
         "sampler": "hmc", "chains": 4, "budget": 0.1, "rtol": 0.1,
     },
     "paper": {},

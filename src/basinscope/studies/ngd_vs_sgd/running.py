@@ -74,6 +74,7 @@ def run_branches(job: Training, folder: Path) -> list[Row]:
 def rows_of(run: Run, name: str) -> list[Row]:
     """The rows of a run with its name and how it ended; a run that ended before its first row says so in one."""
     rows = run.rows or [{"step": run.step, "epoch": run.epoch}]
+    rows = [{"rate" if column == "lr" else column: value for column, value in row.items()} for row in rows]
     return [{"run": name, "outcome": run.outcome, "moment": "training", "origin": run.origin, **row} for row in rows]
 
 

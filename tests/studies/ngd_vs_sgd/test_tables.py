@@ -1,0 +1,97 @@
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from basinscope.studies.ngd_vs_sgd.tables import at_equal_loss, claims, compared, corrected, sound, tables
+
+
+def sizes(shift, seeds=6):
+    """Rows of a comparison of sizes in which NGD is above SGD by `shift`, and SGD ended lower."""
+    rng = np.random.default_rng(0)
+    rows = []
+    for network in ("1x8", "1x16"):
+        for seed in range(seeds):
+            case = {"part": "sizes", "data": "digits", "network": network, "seed": seed, "outcome": "finished"}
+            noise = rng.normal(0, 0.1, 3)
+            rows += [
+                {**case, "optimizer": "online", "moment": "end", "train_loss": 0.5, "llc_paper": 5 + shift + noise[0]},
+                {**case, "optimizer": "sgd", "moment": "end", "train_loss": 0.2, "llc_paper": 5 + noise[1]},
+                {**case, "optimizer": "sgd", "moment": "matched", "train_loss": 0.5, "llc_paper": 4 + noise[2]},
+            ]
+    return pd.DataFrame(rows)
+
+
+def test_a_planted_difference_is_found_at_the_end_and_at_equal_loss():
+    made = tables(sizes(1.0))["sizes"].set_index(["network", "moment"])
+    assert np.allclose(made.xs("end", level="moment")["difference"], 1, atol=0.2)
+    assert np.allclose(made.xs("matched", level="moment")["difference"], 2, atol=0.2)
+    assert (made["p_holm"] >= made["p"]).all()
+    assert (made["p_holm"] < 1e-3).all()
+    assert np.allclose(made.xs("matched", level="moment")[["ngd_loss", "sgd_loss"]], 0.5)
+
+
+@pytest.mark.parametrize(("shift", "holds"), [(1.0, "yes"), (0.0, "undecided"), (-1.0, "no")])
+def test_the_claim_about_sizes_follows_the_numbers(shift, holds):
+    judged = claims(tables(sizes(shift)))
+    assert judged.loc[judged["measurement"].str.contains("end"), "holds"].tolist() == [holds]
+
+
+def test_equal_loss_takes_the_end_of_the_slower_twin():
+    kept = at_equal_loss(sizes(0.0, seeds=2))
+    assert sorted(set(zip(kept["optimizer"], kept["moment"], strict=True))) == [("online", "end"), ("sgd", "matched")]
+
+
+def test_failed_estimates_are_no_measurements():
+    table = pd.DataFrame({"llc": [1.0, -3.0], "llc_verdict": ["doubtful", "failed"], "other": [1.0, 2.0]})
+    found = sound(table)
+    assert found["llc"].notna().tolist() == [True, False]
+    assert found["other"].tolist() == [1.0, 2.0]
+
+
+def test_too_few_seeds_give_means_and_no_test():
+    found = compared([3.0, math.nan], [1.0])
+    assert (found["difference"], found["ngd_seeds"]) == (2.0, 1)
+    assert "p" not in found
+    assert corrected([found]) == [found]
+
+
+def trajectory(part, optimizer, seed, **columns):
+    length = len(next(iter(columns.values())))
+    case = {"part": part, "optimizer": optimizer, "seed": seed, "outcome": "finished", "moment": "training"}
+    return [{**case, "epoch": float(k), **{name: v[k] for name, v in columns.items()}} for k in range(length)]
+
+
+def test_variants_are_interpolated_to_the_loss_at_which_the_slower_one_ended():
+    rows = []
+    for seed in range(3):
+        wobble = 0.01 * seed
+        rows += trajectory("variants", "sgd", seed, train_loss=[2.0, 1.0, 0.0], llc_paper=[0.0, 1.0 + wobble, 2.0])
+        rows += trajectory("variants", "kfac", seed, train_loss=[2.0, 1.5, 1.0], llc_paper=[0.0, 3.0, 4.0 + wobble])
+    made = tables(pd.DataFrame(rows))["variants"].set_index("moment")
+    assert made.loc["matched", "ngd"] == pytest.approx(4.01)
+    assert made.loc["matched", "sgd"] == pytest.approx(1.01)
+    assert made.loc["end", "sgd"] == pytest.approx(2.0)
+
+
+def test_overfitting_reports_lag_and_rank_correlation():
+    epochs = np.arange(9.0)
+    rows = trajectory("overfitting", "sgd", 0, validation_loss=(epochs - 3) ** 2, wbic_paper=(epochs - 5) ** 2)
+    (row,) = tables(pd.DataFrame(rows))["overfitting"].to_dict("records")
+    assert (row["validation_turns"], row["measure_turns"], row["lag"]) == (3.0, 5.0, 2.0)
+    assert row["points_after"] == 6
+
+
+def test_branches_are_measured_from_the_end_of_their_trunk():
+    rows = []
+    for seed in range(3):
+        case = {"part": "branches", "data": "digits", "lr": 0.1, "seed": seed, "outcome": "finished"}
+        rows.append({**case, "run": "trunk", "epoch": 1.0, "llc_paper": 5.0, "train_loss": 1.0})
+        rows.append({**case, "run": "sgd@0.1", "epoch": 2.0, "llc_paper": 5.0 + 0.01 * seed, "train_loss": 0.9})
+        rows.append({**case, "run": "online@0.1", "epoch": 2.0, "llc_paper": 8.0 + 0.01 * seed, "train_loss": 0.8})
+    made = tables(pd.DataFrame(rows))
+    found = made["branches"].set_index(["measurement", "run"])
+    assert found.loc[("llc_paper", "sgd@0.1"), "rise"] == pytest.approx(0.01)
+    assert found.loc[("llc_paper", "online@0.1"), "ahead"] == pytest.approx(3.0)
+    assert claims(made)["holds"].tolist() == ["yes"]
