@@ -12,7 +12,7 @@ PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip
 
 .DEFAULT_GOAL := help
 .SILENT:
-.PHONY: help venv test lint unit format demo bench-truth bench-speed bench-curvature bench-population bench-runs bench-criteria clean
+.PHONY: help venv test lint unit format demo bench-truth bench-speed bench-curvature bench-population bench-runs bench-criteria study-ngd clean
 
 help:
 	echo "make test             lint, then all tests"
@@ -27,6 +27,7 @@ help:
 	echo "make bench-runs       studies under attack and at scale"
 	echo "make bench-report     from a clone to a report, sizes of reports, the live page at scale"
 	echo "make bench-criteria   information criteria and their asymptotic laws"
+	echo "make study-ngd        natural gradient against SGD at the smoke scale: tables, figures and a page"
 	echo "make clean            remove what was built, .venv included"
 
 .venv venv: $(STAMP)
@@ -76,6 +77,10 @@ bench-report: $(STAMP)
 
 bench-criteria: $(STAMP)
 	$(ONE_THREAD) $(BIN)/python benchmarks/criteria.py $(ARGS)
+
+study-ngd: $(STAMP)
+	$(ONE_THREAD) $(BIN)/basinscope study run ngd-vs-sgd --scale smoke $(ARGS)
+	$(ONE_THREAD) $(BIN)/basinscope study report ngd-vs-sgd --scale smoke --out results/ngd-vs-sgd/smoke
 
 clean:
 	rm -rf .venv build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache

@@ -19,7 +19,7 @@ from basinscope.studies.ngd_vs_sgd.study import STUDY
 TINY = [
     "data=[digits]", "networks=['1x3']", "network=1x3", "variant_network=1x3", "samples=60", "variant_samples=60",
     "batch_size=30", "seeds=2", "few_seeds=2", "branch_seeds=2", "full_seeds=0", "epochs=2", "every=2", "draws=16",
-    "alphas=[0.1]", "epsilons=[1.0e-10, 1.0]", "sweep_epochs=1", "trunk_epochs=1", "branch_epochs=1",
+    "alphas=[0.1]", "epsilons=[1.0e-10, 1.0e-3, 1.0]", "sweep_epochs=1", "trunk_epochs=1", "branch_epochs=1",
     "overfit_samples=60", "overfit_epochs=4", "overfit_every=1", "lr=0.5",
 ]  # fmt: skip
 
