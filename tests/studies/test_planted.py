@@ -87,7 +87,8 @@ def test_the_fit_is_a_minimum_at_least_as_good_as_the_truth(family):
     point = land.flatten(land.parameters).requires_grad_()
     (slope,) = torch.autograd.grad(land.losses(land.unflatten(point), land.samples).sum(), point)
     pull = 0.0 if family == "reduced-rank" else RIDGE
-    assert (slope + pull * point).abs().max() < (10.0 if family == "relu" else 1e-2)  # a minimum may lie at a ReLU's kink
+    steepest = 10.0 if family == "relu" else 1e-2  # a minimum may lie at a ReLU's kink
+    assert (slope + pull * point).abs().max() < steepest
     narrow = float(fitted(family, 1, data, 0).per_sample().mean())
     wide = float(fitted(family, 3, data, 0).per_sample().mean())
     assert wide <= loss + 5e-3 < narrow
