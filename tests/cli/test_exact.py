@@ -43,6 +43,15 @@ def test_coefficients_as_json(command, expected):
     assert answer["value"] == float(expected[0])
 
 
+def test_polynomials_say_whether_they_are_exact():
+    answer = json.loads(run("exact", "polynomial", "(x**2 - y**3)**2", "--json").stdout)
+    assert (answer["lambda"], answer["multiplicity"], answer["exact"]) == ("5/12", 1, True)
+    bound = run("exact", "polynomial", "(a*b + c*d)**2")
+    assert bound.stdout.startswith("λ ≤ 1")
+    refused = run("exact", "polynomial", "x**3")
+    assert refused.exit_code != 0
+
+
 @pytest.mark.parametrize(
     ("command", "expected"),
     [
