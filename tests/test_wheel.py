@@ -1,0 +1,142 @@
+"""The built wheel, installed where nothing of this repository is."""
+
+import re
+import subprocess
+import sys
+import tomllib
+import venv
+import zipfile
+from pathlib import Path
+
+import pytest
+import yaml
+
+import basinscope
+
+ROOT = Path(__file__).parents[1]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+EXTRAS = sorted(PROJECT["optional-dependencies"])
+
+# What uses each extra first: it must work with the extra, and name it in its error without.
+USES = {
+    "arviz": "bs.loo(__import__('numpy').random.default_rng(0).normal(size=(4, 50, 3))).to_arviz()",
+    "lightning": "import basinscope.integrations.lightning",
+    "transformers": "import basinscope.integrations.transformers",
+    "tensorboard": "from basinscope.integrations.tensorboard import Log; Log('curves').close()",
+}
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("wheel")
+    hatchling = pytest.importorskip("hatchling.build")
+    command = f"import os; os.chdir({str(ROOT)!r}); import {hatchling.__name__} as b; b.build_wheel({str(folder)!r})"
+    subprocess.run([sys.executable, "-c", command], check=True, capture_output=True)
+    (built,) = folder.glob("*.whl")
+    return built
+
+
+@pytest.fixture(scope="module")
+def fresh(wheel, tmp_path_factory):
+    """An environment with the wheel and nothing but the dependencies that it declares for itself."""
+    return environment(wheel, tmp_path_factory.mktemp("fresh"), PROJECT["dependencies"])
+
+
+def environment(wheel, home, requirements):
+    """The Python of a new environment with the wheel and what is required, linked from where it is installed."""
+    venv.create(home, with_pip=False, symlinks=True)
+    python = home / "bin" / "python"
+    site = Path(subprocess.run([python, "-c", "import site; print(site.getsitepackages()[0])"],
+                               check=True, capture_output=True, text=True).stdout.strip())  # fmt: skip
+    zipfile.ZipFile(wheel).extractall(site)
+    for distribution in closure(requirements):
+        for top in tops(distribution):
+            if not (site / top.name).exists():
+                (site / top.name).symlink_to(top)
+    return python
+
+
+def closure(requirements):
+    """Distributions that the requirements bring in."""
+    from importlib.metadata import PackageNotFoundError, distribution
+
+    from packaging.requirements import Requirement
+
+    found, waiting = {}, list(requirements)
+    while waiting:
+        requirement = Requirement(waiting.pop())
+        if requirement.marker is not None and not requirement.marker.evaluate({"extra": ""}):
+            continue
+        try:
+            one = distribution(requirement.name)
+        except PackageNotFoundError:
+            continue
+        if one.name not in found:
+            found[one.name] = one
+            waiting += one.requires or []
+    return found.values()
+
+
+def tops(distribution):
+    """The files and folders that a distribution puts on the path."""
+    firsts = {file.parts[0] for file in distribution.files or [] if file.parts[0] not in ("..", "__pycache__")}
+    return [path for first in firsts if (path := Path(distribution.locate_file(first))).exists()]
+
+
+def says(python, code):
+    folder = python.parents[1]
+    return subprocess.run([python, "-I", "-c", code], capture_output=True, text=True, timeout=240, cwd=folder)
+
+
+def test_the_wheel_is_small_and_whole(wheel):
+    assert wheel.stat().st_size < 3e6
+    inside = zipfile.ZipFile(wheel).namelist()
+    assert "basinscope/py.typed" in inside
+    assert not [name for name in inside if name.startswith(("tests", "examples", "benchmarks", "docs"))]
+    sources = {str(path.relative_to(ROOT / "src")) for path in (ROOT / "src/basinscope").rglob("*.py")}
+    assert sources <= set(inside)
+    (metadata,) = (name for name in inside if name.endswith("METADATA"))
+    text = zipfile.ZipFile(wheel).read(metadata).decode()
+    assert set(re.findall(r"^Provides-Extra: (.+)$", text, re.MULTILINE)) == set(EXTRAS)
+    assert f"\nVersion: {basinscope.__version__}\n" in text
+
+
+def test_the_wheel_alone_measures(fresh):
+    code = (
+        "import torch, basinscope as bs; x = torch.ones(9, 1); net = torch.nn.Linear(1, 1);"
+        "print(bs.hessian_trace(bs.Landscape(net, 'mse', (x, x)), progress=False).value, bs.__file__)"
+    )
+    done = says(fresh, code)
+    assert done.returncode == 0, done.stderr
+    value, file = done.stdout.split()
+    assert float(value) == pytest.approx(2.0)
+    assert str(ROOT) not in file
+    shown = says(fresh, "import sys; from basinscope.cli import main; sys.argv[1:] = ['--help']; main()")
+    assert "measure" in shown.stdout
+
+
+@pytest.mark.parametrize("extra", sorted(USES))
+def test_extras_work_and_their_absence_names_them(wheel, fresh, extra, tmp_path):
+    code = f"import basinscope as bs; {USES[extra]}"
+    without = says(fresh, code)
+    assert f"install basinscope[{extra}]" in without.stderr
+    wanted = [*PROJECT["dependencies"], *PROJECT["optional-dependencies"][extra]]
+    done = says(environment(wheel, tmp_path, wanted), code)
+    assert done.returncode == 0, done.stderr
+
+
+def test_citation_and_templates_are_valid():
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    assert citation["version"] == basinscope.__version__
+    assert citation["license"] == PROJECT["license"]
+    templates = list((ROOT / ".github" / "ISSUE_TEMPLATE").glob("*.yml"))
+    assert len(templates) == 3
+    assert all({"name", "description", "body"} <= yaml.safe_load(path.read_text()).keys() for path in templates)
+
+
+def test_the_map_of_the_house_is_whole():
+    text = (ROOT / "CONTRIBUTING.md").read_text()
+    for path in (ROOT / "src" / "basinscope").iterdir():
+        if path.name.startswith(("_", "demo")) or path.name == "py.typed":
+            continue
+        assert f"`{path.name}{'/' if path.is_dir() else ''}`" in text, path.name
