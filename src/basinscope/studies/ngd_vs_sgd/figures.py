@@ -137,7 +137,8 @@ def figure_variants(table: pd.DataFrame) -> Any:
         axis.set_ylim(len(names) - 0.4, -0.6)
         axis.set_xlabel("(NGD − SGD) / |SGD|, with 95 % interval", fontsize=8)
         axis.set_title("end of training" if moment == "end" else "equal training loss", fontsize=9)
-    axes[0].legend(frameon=False, fontsize=8)
+    if len(table):
+        axes[0].legend(frameon=False, fontsize=8)
     return drawn
 
 
