@@ -31,7 +31,8 @@ class Plan:
         full_parts: parts in which anything is measured in full.
         full_networks: networks that are; those of the other parts are in any case.
         batch_size: of training.
-        lr: learning rate of both optimizers.
+        lr: learning rate of SGD and of the online natural gradient.
+        unscaled_lr: of KFAC and the exact one, whose steps do not keep the gradient's norm.
         size_alpha: smoothing α of the comparison of sizes; 0.01 in the paper.
         alpha: smoothing α elsewhere; 0.1 in the paper.
         epsilon: floor ε; 1e-10 in the paper.
@@ -66,6 +67,7 @@ class Plan:
     full_networks: tuple[str, ...] = ("1x64", "1x256", "2x64", "2x256", "lenet5")
     batch_size: int = 128
     lr: float = 1e-2
+    unscaled_lr: float = 1e-2
     size_alpha: float = 1e-2
     alpha: float = 1e-1
     epsilon: float = 1e-10
@@ -251,7 +253,7 @@ def _variants(plan: Plan) -> Iterator[Training]:
         for seed in range(plan.few_seeds):
             yield replace(
                 _common(plan, seed, plan.every), part="variants", network=plan.variant_network, optimizer=optimizer,
-                samples=plan.variant_samples,
+                samples=plan.variant_samples, lr=plan.lr if optimizer in ("sgd", "online") else plan.unscaled_lr,
             )  # fmt: skip
 
 
