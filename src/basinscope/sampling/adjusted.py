@@ -93,7 +93,7 @@ def sample(
             size = _tuned(engine, partial(kernel, most=TUNING_LEAPS), size, WARMUP, evaluations // 4, report)
             engine.use(kernel(size))
         goal = draws or FIRST_ROUND
-        limit = draws or max(FEWEST, evaluations * 3 // 4 // engine.kernel.leaps)
+        limit = draws or max(FEWEST, evaluations * 3 // 4 // kernel(size).leaps)
         while True:
             goal = min(goal, limit)
             while trace.draws < goal:
