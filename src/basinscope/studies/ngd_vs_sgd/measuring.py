@@ -101,14 +101,15 @@ def full(
 ) -> dict[str, Estimate | float]:
     """λ̂ at nβ = n/log n by the calibrated estimator, the WBIC from it, and ½·soft rank at both resolutions.
 
-    `half_soft_rank` is ½ Tr H(H + γ/nβ)⁻¹ at nβ = n/log n, `half_soft_rank_paper` the same at the paper's.
+    `half_soft_rank` is ½ Tr F(F + γ/nβ)⁻¹ at nβ = n/log n, `half_soft_rank_paper` the same at the paper's. F is the
+    Fisher matrix, the positive part of H = F + E[…]: long before a minimum H has negative eigenvalues, and no soft rank.
     `step_bias` is the leading bias of the paper's sampler, (ε nβ/8) Tr H + (ε (nβ)²/8m) Tr C.
     """
     estimate = llc(
         land, gamma=gamma, sampler=sampler, chains=chains or None, budget=budget, rtol=rtol, seed=seed, progress=False
     )
     decays = [gamma / PAPER_NBETA, gamma / watanabe_nbeta(land.n)]
-    coarse, fine = soft_rank(land, weight_decay=decays, matrix="hessian", rtol=rtol, seed=seed, progress=False)
+    coarse, fine = soft_rank(land, weight_decay=decays, matrix="fisher", rtol=rtol, seed=seed, progress=False)
     trace = hessian_trace(land, seed=seed, rtol=0.05, progress=False).value
     noise = hessian_trace(land, matrix="covariance", seed=seed, rtol=0.05, progress=False).value
     size = min(BATCH, land.n)
