@@ -36,22 +36,37 @@ def dense(
         found = _hessian(land, report)
         return found if scale is None else scale[:, None] * found * scale
     gradients = Gradients(land, matrix, memory)
-    blocks: dict[tuple[int, int], Tensor] = {}
-    pieces: list[Piece] = []
+    sums = Products()
     for number, tile in enumerate(gradients, 1):
         report(min(1.0, number * gradients.tile / land.n), "products of gradients")
-        pieces = merged([scaled(piece, scale) for piece in tile])
-        for row, first in enumerate(pieces):
-            for column, second in enumerate(pieces[: row + 1]):
-                _add(blocks, (row, column), first, second)
-    whole = torch.zeros(land.dimension, land.dimension, dtype=torch.float64, device=land.device)
-    for (row, column), block in blocks.items():
-        first, second = pieces[row], pieces[column]
-        full = _unpacked(block, first, second) / land.n
-        rows, columns = first.index.flatten(), second.index.flatten()
-        whole[rows[:, None], columns] = full
-        whole[columns[:, None], rows] = full.T
-    return whole
+        sums.add([scaled(piece, scale) for piece in tile])
+    return sums.matrix(land.dimension, land.device).div_(land.n)
+
+
+class Products:
+    """Σ_ik g_ik g_ikᵀ of gradient rows that come in tiles, all with the same layers: block by block of these."""
+
+    def __init__(self) -> None:
+        self._blocks: dict[tuple[int, int], Tensor] = {}
+        self._pieces: list[Piece] = []
+
+    def add(self, tile: list[Piece]) -> None:
+        """Add the rows of one tile."""
+        self._pieces = merged(tile)
+        for row, first in enumerate(self._pieces):
+            for column, second in enumerate(self._pieces[: row + 1]):
+                _add(self._blocks, (row, column), first, second)
+
+    def matrix(self, dimension: int, device: torch.device) -> Tensor:
+        """The sum (d, d) in float64."""
+        whole = torch.zeros(dimension, dimension, dtype=torch.float64, device=device)
+        for (row, column), block in self._blocks.items():
+            first, second = self._pieces[row], self._pieces[column]
+            full = _unpacked(block, first, second)
+            rows, columns = first.index.flatten(), second.index.flatten()
+            whole[rows[:, None], columns] = full
+            whole[columns[:, None], rows] = full.T
+        return whole
 
 
 def gram(
