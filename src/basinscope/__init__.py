@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from .measures.log_likelihood import log_likelihood as log_likelihood
     from .measures.loo import loo as loo
     from .measures.operator_norm import operator_norm as operator_norm
+    from .measures.selftest import selftest as selftest
     from .measures.soft_rank import soft_rank as soft_rank
     from .measures.spectrum import spectrum as spectrum
     from .measures.symmetries import Symmetries as Symmetries
@@ -69,6 +70,7 @@ _HOMES = {
     "operator_norm": "measures.operator_norm",
     "parameter_error": "measures.distances",
     "penalty": "curvature.penalty",
+    "selftest": "measures.selftest",
     "soft_rank": "measures.soft_rank",
     "spectrum": "measures.spectrum",
     "symmetries": "measures.symmetries",

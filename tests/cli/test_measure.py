@@ -122,3 +122,11 @@ def test_help_is_instant():
     )
     for command in ("measure", "serve"):
         subprocess.run([sys.executable, "-c", code, command], capture_output=True, check=True)
+
+
+def test_a_selftest_is_told_before_the_report(folder):
+    told = measure("net.safetensors", "--selftest", "--gamma", "1")
+    assert told.exit_code == 0, told.output
+    assert "selftest ok: a linear network 2-1 of rank 0 has" in told.stdout
+    assert "λ = 1)" in told.stdout
+    assert measure(".", "--selftest").exit_code == 2

@@ -43,6 +43,10 @@ def measure(
     budget: Annotated[
         float | None, typer.Option("--budget", help="Nominal seconds of sampling; 60, or 10 for each of many.")
     ] = None,
+    selftest: Annotated[
+        bool,
+        typer.Option("--selftest", help="First try these settings on a network of this size whose λ is known."),
+    ] = False,
     title: Annotated[str, typer.Option("--title", help="Title of the report.")] = "",
     device: Annotated[str, typer.Option("--device", help="cpu, cuda, …")] = "cpu",
     seed: Annotated[int, typer.Option("--seed", help="Seed of the chains.")] = 0,
@@ -61,11 +65,34 @@ def measure(
         "budget": budget,
         "seed": seed,
     }
+    if selftest:
+        _selftest(subject, checkpoint, settings)
     report = measure_checkpoints(subject, checkpoint, settings, command=_command(), title=title, keep=keep)
     report.write(path, kind)
     console = Console(highlight=False)
     console.print(report)
     console.print(f"\nwrote [bold]{escape(str(path))}[/bold]", soft_wrap=True)
+
+
+def _selftest(subject: Any, checkpoint: Path, settings: dict[str, Any]) -> None:
+    """Say how well these settings do on a network like this one."""
+    from ..measures.selftest import selftest
+    from ..report.checkpoints import read_weights
+
+    if not checkpoint.is_file():
+        raise InputError(f"--selftest needs one checkpoint, and {str(checkpoint)!r} is none — name a file")
+    chosen = {name: value for name, value in settings.items() if name != "weight_decay" and value is not None}
+    tried = selftest(subject.at(read_weights(checkpoint), checkpoint), **chosen)
+    found = tried.diagnostics
+    console = Console(highlight=False)
+    console.print(
+        f"[bold]selftest {tried.verdict}[/bold]: a linear network {'-'.join(map(str, found['widths']))} of rank "
+        f"{found['rank']} has {found['reference']:.5g} (λ = {found['exact']:g}), and these settings find "
+        f"{found['llc']:.5g} ± {found['llc_stderr']:.2g} ({tried.value:+.1%})",
+        soft_wrap=True,
+    )
+    for warning in tried.warnings:
+        console.print(f"  {escape(warning)}", soft_wrap=True)
 
 
 def _target(out: Path | None, kind: str) -> tuple[Path, str]:

@@ -7,6 +7,7 @@ With t = nβ and the posterior density ∝ exp(−tK(w)) φ(w), the estimator of
 Localised posteriors have φ ∝ exp(−γ‖w‖²/2) around the point w* = 0.
 """
 
+from .chains import matrix_chain, matrix_chain_heat_capacity
 from .closed_forms import hyperbola, hyperbola_heat_capacity, quadratic, quadratic_heat_capacity
 from .matrices import matrix_product, matrix_product_heat_capacity
 from .monomials import monomial, monomial_heat_capacity, monomial_localized, monomial_localized_heat_capacity
@@ -14,6 +15,8 @@ from .monomials import monomial, monomial_heat_capacity, monomial_localized, mon
 __all__ = [
     "hyperbola",
     "hyperbola_heat_capacity",
+    "matrix_chain",
+    "matrix_chain_heat_capacity",
     "matrix_product",
     "matrix_product_heat_capacity",
     "monomial",

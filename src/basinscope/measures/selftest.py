@@ -1,0 +1,161 @@
+"""The selftest: the estimator with the same settings on a network of the same size whose λ is known."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from torch import Tensor
+
+from ..errors import InputError
+from ..estimates import Estimate, Verdict
+from ..landscape import Landscape
+from ..sampling.calibration import Resolution, resolution
+from .llc import llc
+from .operator_norm import operator_norm
+from .planting import PlantedNetwork, plant
+
+_STEEP = 100.0  # least stiffness nβσ of the planted network in units of γ
+_FEW = 4096  # samples on which the user's steepest direction is sought
+_GOOD, _FAIR = 0.05, 0.15  # relative errors
+_STANDARD_ERRORS = 4.0
+
+
+def selftest(
+    land: Landscape,
+    *,
+    nbeta: float | None = None,
+    gamma: float | None = None,
+    sampler: str = "auto",
+    chains: int | None = None,
+    draws: int | None = None,
+    step_size: float | None = None,
+    batch_size: int | None = None,
+    burn_in: float | None = None,
+    rtol: float = 0.02,
+    budget: float = 60.0,
+    seed: int = 0,
+    progress: bool = True,
+) -> Estimate:
+    """Can `llc` with these settings be trusted on a network like this one? It is tried on one whose λ is known.
+
+    A deep linear network with the landscape's layer widths, depth, number of samples, precision and steepest curvature
+    is planted at a minimum of rank r = smallest width − 1, where it is singular, and measured with the very settings
+    given here, at the landscape's own (nβ, γ). Its λ is exact (Aoyagi; `exact.deep_linear`), and so, but for a small
+    coupling, is the value λ_t at finite resolution that a perfect sampler would report:
+
+        λ_t = ½ Σ nβσ_i/(nβσ_i + γ) over the steep directions + `exact.finite.matrix_chain` of the widths less r.
+
+    A passed selftest says that the sampler copes with this size, sample number and budget; a real network may still be
+    harder, which its own verdict tells.
+
+    The widths are the inputs of the first weight matrix and the outputs of all of them, in the order of the model's
+    parameters; axes of convolution kernels beyond the first count as inputs, and vectors (biases, norms) are left out.
+    A landscape without matrices is stood for by a linear regression on as many inputs as it has parameters, and inputs
+    are cut to half the number of samples where there are more.
+
+    Args:
+        land: the landscape whose measurement is in question.
+        nbeta, gamma, sampler, chains, draws, step_size, batch_size, burn_in, rtol, budget, seed, progress: as for
+            `llc`.
+
+    Returns:
+        An `Estimate` of the relative error λ̂/λ_t − 1 with its standard error. The verdict is `ok` within 5 % (and 4
+        standard errors), `doubtful` within 15 %, else `failed`; `warnings` say so in words. `diagnostics` hold `llc`
+        and `llc_stderr` of the planted network, `reference` λ_t, `exact` λ, `z`, and how it was planted.
+
+    Examples:
+        >>> import torch, basinscope as bs
+        >>> x = torch.randn(300, 3, generator=torch.Generator().manual_seed(0))
+        >>> _ = torch.manual_seed(0)
+        >>> net = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.Tanh(), torch.nn.Linear(4, 1))
+        >>> land = bs.Landscape(net, "mse", (x, x.sum(1, keepdim=True)))
+        >>> tried = bs.selftest(land, gamma=1.0, budget=5, progress=False)
+        >>> tried.verdict, tried.diagnostics["widths"], tried.diagnostics["exact"]
+        ('ok', [3, 4, 1], 1.5)
+    """
+    if not isinstance(land, Landscape):
+        raise InputError(
+            f"land must be a Landscape, got {type(land).__name__} — make one with bs.Landscape(model, ...)"
+        )
+    at = resolution(land, nbeta, gamma)
+    widths = widths_of(land)
+    planted = plant(
+        widths, min(widths) - 1, land.n, curvature=_curvature(land, at, len(widths) - 1, seed), seed=seed,
+        dtype=land.dtype, device=land.device,
+    )  # fmt: skip
+    found = llc(
+        planted.land, nbeta=at.nbeta, gamma=at.gamma, sampler=sampler, chains=chains, draws=draws, step_size=step_size,
+        batch_size=batch_size, burn_in=burn_in, rtol=rtol, budget=budget, seed=seed, progress=progress,
+    )  # fmt: skip
+    return judged(land, planted, at, found)
+
+
+def widths_of(land: Landscape) -> list[int]:
+    """Layer widths of a deep linear network like the landscape's, from input to output.
+
+    Examples:
+        >>> import torch, basinscope as bs
+        >>> net = torch.nn.Sequential(torch.nn.Conv2d(1, 6, 3), torch.nn.Flatten(), torch.nn.Linear(96, 10))
+        >>> widths_of(bs.Landscape(net, "cross_entropy", (torch.zeros(200, 1, 6, 6), torch.zeros(200).long())))
+        [9, 6, 10]
+    """
+    matrices = [tensor for tensor in land.parameters.values() if tensor.ndim > 1 and tensor.numel() > 0]
+    widths = [land.dimension, 1]
+    if matrices:
+        widths = [_inputs(matrices[0]), *(len(matrix) for matrix in matrices)]
+    if land.n < 4:
+        raise InputError(f"a selftest needs at least 4 samples, the landscape has {land.n}")
+    widths[0] = min(widths[0], land.n // 2)
+    return widths
+
+
+def _inputs(matrix: Tensor) -> int:
+    return math.prod(matrix.shape[1:])
+
+
+def _curvature(land: Landscape, at: Resolution, layers: int, seed: int) -> float:
+    """σ such that the steepest planted direction, Lσ, is as steep as the landscape's, and steep compared with γ/nβ."""
+    part = land if land.n <= _FEW else land.subset(slice(0, land.n, land.n // _FEW))
+    steepest = operator_norm(part, matrix="hessian", rtol=0.05, max_products=40, seed=seed, progress=False).value
+    least = _STEEP * at.gamma / at.nbeta
+    return max(steepest / layers if math.isfinite(steepest) else 0.0, least)
+
+
+def judged(land: Landscape, planted: PlantedNetwork, at: Resolution, found: Estimate) -> Estimate:
+    """The error of an estimate on a planted network, with its verdict."""
+    exact, reference = float(planted.coefficient), planted.at(at.nbeta, at.gamma)
+    unknown = abs(exact - reference) / 2
+    off, deviation = found.value - reference, math.hypot(found.stderr, unknown)
+    error, z = off / reference, off / deviation if deviation > 0 else math.nan
+    diagnostics: Mapping[str, Any] = {
+        "llc": found.value, "llc_stderr": found.stderr, "llc_verdict": found.verdict,
+        "llc_warnings": list(found.warnings), "reference": reference, "exact": exact,
+        "multiplicity": planted.multiplicity, "z": z, "nbeta": at.nbeta, "gamma": at.gamma,
+        "widths": list(planted.widths), "rank": planted.rank, "curvature": planted.curvature, "n": land.n,
+        "dimension": planted.land.dimension, "own_dimension": land.dimension,
+        "sampler": found.diagnostics["sampler"],
+    }  # fmt: skip
+    verdict, words = _told(error, z, found, reference)
+    return Estimate("selftest", error, deviation / reference, verdict, words, diagnostics)
+
+
+def _told(error: float, z: float, found: Estimate, reference: float) -> tuple[Verdict, tuple[str, ...]]:
+    if not math.isfinite(error):
+        return "failed", ("these settings give no number on a network whose λ is known — " + _remedy(found),)
+    told = (
+        f"these settings find λ̂ = {found.value:.4g} ± {found.stderr:.2g} where {reference:.4g} is right "
+        f"({error:+.1%}, z = {z:.1f})"
+    )
+    if abs(error) <= _GOOD and found.verdict != "failed":
+        if abs(z) <= _STANDARD_ERRORS:
+            return "ok", ()
+        return "doubtful", (f"{told}: close, but the standard error is too small — lower rtol",)
+    if abs(error) <= _FAIR and found.verdict != "failed":
+        return "doubtful", (f"{told} — {_remedy(found)}",)
+    return "failed", (f"{told} — {_remedy(found)}",)
+
+
+def _remedy(found: Estimate) -> str:
+    return found.warnings[0] if found.warnings else "raise budget, or lower rtol"

@@ -1,0 +1,136 @@
+"""The selftest: its planted networks against dense linear algebra, and its verdicts at fixed seeds."""
+
+import math
+from fractions import Fraction
+from itertools import pairwise
+
+import pytest
+import torch
+from torch import nn
+
+import basinscope as bs
+from basinscope.measures.planting import plant
+from basinscope.measures.selftest import widths_of
+
+f64 = torch.float64
+
+
+def mlp(*widths, n=400, dtype=torch.float32):
+    torch.manual_seed(0)
+    layers = []
+    for below, above in pairwise(widths):
+        layers += [nn.Linear(below, above, dtype=dtype), nn.Tanh()]
+    x = torch.randn(n, widths[0], generator=torch.Generator().manual_seed(0), dtype=dtype)
+    return bs.Landscape(nn.Sequential(*layers[:-1]), "cross_entropy", (x, (x[:, 0] > 0).long()))
+
+
+def hessian_of(land):
+    def loss(vector):
+        return land.losses(land.unflatten(vector), land.samples).mean()
+
+    return torch.autograd.functional.hessian(loss, land.flatten(land.parameters))
+
+
+# ---------------------------------------------------------------------- the planted network
+
+
+@pytest.mark.parametrize(("widths", "rank"), [((4, 3, 4), 2), ((3, 4, 2, 3), 1), ((3, 2), 1), ((2, 1, 3), 0)])
+def test_the_spectrum_at_the_planted_point(widths, rank):
+    """r² eigenvalues Lσ, r(inputs + outputs − 2r) of σ, the others 0; all σ for one layer."""
+    planted = plant(widths, rank, 60, curvature=0.7, seed=1, dtype=f64)
+    layers, inputs, outputs = len(widths) - 1, widths[0], widths[-1]
+    steep, flat = (rank**2, rank * (inputs + outputs - 2 * rank)) if layers > 1 else (0, inputs * outputs)
+    exact = [0.7 * layers] * steep + [0.7] * flat
+    exact += [0.0] * (planted.land.dimension - len(exact))
+    values = torch.linalg.eigvalsh(hessian_of(planted.land)).flip(0)
+    assert torch.allclose(values, torch.tensor(exact, dtype=f64), atol=1e-10)
+    assert planted.coefficient == bs.exact.deep_linear(list(widths), rank)[0]
+
+
+def test_the_planted_point_is_a_minimum_of_the_sample():
+    for dtype, tiny in ((torch.float32, 1e-6), (f64, 1e-14)):
+        land = plant((4, 3, 4), 2, 60, dtype=dtype).land
+        point = land.flatten(land.parameters).requires_grad_()
+        (slope,) = torch.autograd.grad(land.losses(land.unflatten(point), land.samples).mean(), point)
+        assert float(slope.abs().max()) < tiny
+        assert land.dtype == dtype
+
+
+def test_its_value_at_finite_resolution():
+    origin = plant((4, 1, 3), 0, 60, curvature=2.0)
+    assert origin.at(50.0, 3.0) == pytest.approx(bs.exact.finite.matrix_product(4, 1, 3, 100.0, 3.0))
+    full = plant((3, 2, 3), 2, 60, curvature=2.0)  # nothing is left over: all directions are regular or free
+    assert full.at(50.0, 3.0) == pytest.approx(0.5 * (4 * 200 / 203 + 4 * 100 / 103))
+    assert full.at(1e9, 3.0) == pytest.approx(float(full.coefficient))
+    single = plant((3, 2), 1, 60)
+    assert (single.coefficient, single.at(9.0, 1.0)) == (Fraction(3), pytest.approx(2.7))
+
+
+def test_planting_refuses():
+    with pytest.raises(bs.InputError, match="n must exceed"):
+        plant((4, 2), 1, 4)
+    with pytest.raises(bs.InputError, match="rank"):
+        plant((4, 2, 4), 3, 60)
+
+
+# ---------------------------------------------------------------------- the selftest
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, f64])
+def test_the_estimator_passes_on_a_small_network(dtype):
+    land = mlp(4, 3, 2, dtype=dtype)
+    tried = bs.selftest(land, gamma=1.0, budget=3.0, seed=0, progress=False)
+    found = tried.diagnostics
+    assert tried.verdict == "ok"
+    assert tried.warnings == ()
+    assert found["widths"] == [4, 3, 2]
+    assert found["rank"] == 1
+    assert found["exact"] == float(bs.exact.deep_linear([4, 3, 2], 1)[0])
+    assert tried.value == pytest.approx(found["llc"] / found["reference"] - 1)
+    assert abs(tried.value) < 0.05
+    assert found["nbeta"] == pytest.approx(400 / math.log(400))
+    assert found["n"] == land.n
+
+
+def test_minibatches_pass_too():
+    tried = bs.selftest(mlp(4, 3, 2), gamma=1.0, sampler="minibatch", batch_size=64, budget=3.0, progress=False)
+    assert tried.verdict == "ok"
+    assert tried.diagnostics["sampler"] == "minibatch"
+
+
+def test_bad_settings_fail():
+    """Chains much too short for their step, whose loss has hardly risen from that of w*."""
+    tried = bs.selftest(mlp(4, 3, 2), gamma=1.0, sampler="sgld", step_size=1e-6, draws=64, progress=False, seed=0)
+    assert tried.verdict == "failed"
+    assert tried.value < -0.5
+    assert "is right" in tried.warnings[0]
+
+
+def test_diverging_settings_fail():
+    tried = bs.selftest(mlp(4, 3, 2), gamma=1.0, sampler="sgld", step_size=100.0, draws=64, progress=False)
+    assert tried.verdict == "failed"
+    assert math.isnan(tried.value)
+
+
+def test_widths():
+    assert widths_of(mlp(4, 3, 2)) == [4, 3, 2]
+    assert widths_of(mlp(4, 3, 2, n=6)) == [3, 3, 2]  # cut to half of the samples
+    vector = nn.ParameterList([nn.Parameter(torch.ones(5))])
+
+    class Scores(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = vector
+
+        def forward(self, x):
+            return (x * self.inner[0]).sum(1)
+
+    land = bs.Landscape(Scores(), "mse", (torch.randn(20, 5), torch.zeros(20)))
+    assert widths_of(land) == [5, 1]
+
+
+def test_what_is_refused():
+    with pytest.raises(bs.InputError, match="must be a Landscape"):
+        bs.selftest(nn.Linear(1, 1))
+    with pytest.raises(bs.InputError, match="at least 4 samples"):
+        bs.selftest(mlp(4, 3, 2, n=3))
