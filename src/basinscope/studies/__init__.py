@@ -30,4 +30,8 @@ CATALOGUE = {
         "basinscope.studies.ngd_vs_sgd.study:STUDY",
         "Does natural gradient find less degenerate solutions than SGD?",
     ),
+    "flatness": Known(
+        "basinscope.studies.flatness.study:STUDY",
+        "Does flatness tell how well a network generalizes?",
+    ),
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -58,7 +59,7 @@ def pack(names: tuple[str, ...], folder: Path) -> list[Path]:
         whole = data_set(name)
         found = whole.first(min(_TRAINING, len(whole.train[1])), min(_TEST, len(whole.test[1])))
         written.append(folder / f"{name}.npz")
-        arrays = {
+        arrays: dict[str, Any] = {
             f"{part}_{kind}": tensor.numpy() if kind == "images" else tensor.to(torch.uint8).numpy()
             for part, pair in (("train", found.train), ("test", found.test))
             for kind, tensor in zip(("images", "labels"), pair, strict=True)

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from ...errors import InputError
 from ...landscape import Parameters
@@ -38,10 +38,11 @@ class Fitted:
     diverged: list[int]
     seconds: float
 
-    def point(self, number: int, like: Parameters) -> Parameters:
-        """One network's parameters with the names and shapes of `like`."""
-        pieces = self.weights[number].split([tensor.numel() for tensor in like.values()])
-        return {name: piece.view(like[name].shape).to(like[name]) for name, piece in zip(like, pieces, strict=True)}
+    def point(self, number: int, like: nn.Module) -> Parameters:
+        """One network's parameters, by the names that they have in `like`."""
+        shapes = {name: tensor.shape for name, tensor in like.named_parameters()}
+        pieces = self.weights[number].split([shape.numel() for shape in shapes.values()])
+        return {name: piece.view(shapes[name]) for name, piece in zip(shapes, pieces, strict=True)}
 
 
 def pooled(jobs: Sequence[Network]) -> tuple[tuple[Tensor, Tensor], dict[str, int]]:
@@ -131,7 +132,7 @@ def _train(
     began, clock = time.monotonic(), folder / _CLOCK
     before = json.loads(clock.read_text())["seconds"] if clock.is_file() else 0.0
     population = Population(lambda: network_of(jobs[0]), members, data, optimizer=Adam(), device=device())
-    limit = None if math.isinf(seconds) else max(1.0, seconds - (time.monotonic() - began))
+    limit = None if math.isinf(seconds) else max(1e-3, seconds - (time.monotonic() - began))
     done = population.train(jobs[0].steps, checkpoint=folder / _STATE, seconds=limit, progress=False)
     spent = before + time.monotonic() - began
     clock.write_text(json.dumps({"seconds": spent, "step": population.step}))

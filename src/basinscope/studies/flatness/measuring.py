@@ -51,8 +51,7 @@ def curvature(job: Network, fit: Fitted, number: int) -> tuple[Row, list[Basis]]
     `gap` is the test loss less the training loss; the penalty of the regularised loss is the same in both and cancels.
     `half_soft_rank_llc` and `half_soft_rank_llc_bayes` are ½ Tr F (F + Λ)⁻¹ at the resolutions Λ = γ/nβ of λ̂.
     """
-    template = dict(network_of(job).named_parameters())
-    lands = landscapes(job, fit.point(number, template))
+    lands = landscapes(job, fit.point(number, network_of(job)))
     row: Row = {}
     turned: list[Basis] = []
     for part, land in zip(("train", "test"), lands, strict=True):
@@ -105,7 +104,7 @@ def samplings(jobs: Sequence[Network], points: torch.Tensor, turned: Sequence[Se
 
 
 def _point(job: Network, row: torch.Tensor) -> dict[str, torch.Tensor]:
-    return Fitted(row[None], [-1], 0.0).point(0, dict(network_of(job).named_parameters()))
+    return Fitted(row[None], [-1], 0.0).point(0, network_of(job))
 
 
 def _columns(name: str, nbeta: float, chains: Chains, number: int, gamma: float) -> Row:

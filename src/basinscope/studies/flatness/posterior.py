@@ -61,15 +61,15 @@ class Chains:
         return float(row.std() / math.sqrt(size)) if size > 0 else math.nan
 
     def verdict(self, number: int) -> str:
-        """`ok` where the virial is within 10 % of 1 and the halves of the chain within 10 % of each other (or four of
-        their standard errors); `failed` where the mean is not positive or not finite."""
+        """`ok` where the virial is within 10 % of 1, the standard error within 10 % of the mean, and the halves of the
+        chain within 10 % (or four standard errors) of each other; `failed` where the mean is not positive."""
         row, virial = self.tilted[number], float(self.virial[number].mean())
         mean = float(row.mean())
         if not (math.isfinite(mean) and mean > 0 and math.isfinite(virial)):
             return "failed"
         half = len(row) // 2
-        apart = abs(float(row[:half].mean() - row[half:].mean()))
-        steady = apart <= max(0.1 * mean, 4 * self.stderr(number))
+        apart, error = abs(float(row[:half].mean() - row[half:].mean())), self.stderr(number)
+        steady = error <= 0.1 * mean and apart <= max(0.1 * mean, 4 * error)
         return "ok" if steady and abs(virial - 1) <= 0.1 and self.acceptance[number] >= 0.4 else "doubtful"
 
 
@@ -270,10 +270,12 @@ class Posterior:
                 sums.add(losses)
                 virial = (position.double() * slope.double()).mean(1)
                 kept.append((excess, tilted, virial))
-        columns = [torch.stack(column, 1).cpu().numpy() for column in zip(*kept, strict=True)]
+        excesses, tilts, virials = (torch.stack(column, 1).cpu().numpy() for column in zip(*kept, strict=True))
         predictive = (sums.log_sum - math.log(draws)).mean(1)
         return Chains(
-            *columns,
+            excesses,
+            tilts,
+            virials,
             acceptance=(accepted / draws).numpy(),
             functional_variance=sums.variance().cpu().numpy(),
             bayes_loss=-predictive.cpu().numpy(),

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ...errors import InputError
+from ..panels import panels as panels
 from .tables import MEASUREMENTS
 
 if TYPE_CHECKING:
@@ -36,24 +36,6 @@ def draw(table: pd.DataFrame, made: Mapping[str, pd.DataFrame], folder: Path) ->
             make(own[own["part"] == part] if "part" in own else own).savefig(path, dpi=110)
             written.append(path)
     return written
-
-
-def panels(count: int, columns: int, width: float = 4.2, height: float = 3.1) -> tuple[Any, list[Any]]:
-    """An empty figure with so many panels, at most `columns` of them side by side."""
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise InputError("figures need matplotlib: install basinscope[plot]") from None
-    across = min(count, columns)
-    down = -(-count // across)
-    drawn = Figure(figsize=(width * across, height * down), layout="constrained")
-    axes = list(drawn.subplots(down, across, squeeze=False).flat)
-    for extra in axes[count:]:
-        extra.set_visible(False)
-    for each in axes:
-        each.spines[["top", "right"]].set_visible(False)
-        each.grid(alpha=0.15)
-    return drawn, axes[:count]
 
 
 def figure_sizes(table: pd.DataFrame) -> Any:

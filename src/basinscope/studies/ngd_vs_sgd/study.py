@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import MISSING, fields
 from pathlib import Path
-from typing import Any, Literal, get_type_hints
-
-from pydantic import create_model
+from typing import Any, Literal
 
 from ...runs import study as base
 from ...runs.results import Results
 from ...runs.scratch import Scratch
 from ...runs.study import Finding, Result, Study
+from ..declared import model_of
 from . import plan
 from .figures import draw
 from .page import page
@@ -22,17 +20,8 @@ from .tables import claims, tables
 NAME = "ngd-vs-sgd"
 
 
-def _model(kind: type, name: str, parent: type) -> Any:
-    """A pydantic model with the fields of a dataclass, so that the plan is written down once."""
-    hints = get_type_hints(kind)
-    own: dict[str, Any] = {
-        each.name: (hints[each.name], ... if each.default is MISSING else each.default) for each in fields(kind)
-    }
-    return create_model(name, __base__=parent, __doc__=kind.__doc__, **own)
-
-
-NgdSettings: Any = _model(plan.Plan, "NgdSettings", base.Settings)
-NgdJob: Any = _model(plan.Training, "NgdJob", base.Job)
+NgdSettings: Any = model_of(plan.Plan, "NgdSettings", base.Settings)
+NgdJob: Any = model_of(plan.Training, "NgdJob", base.Job)
 
 
 class NgdVsSgd(Study):

@@ -1,0 +1,99 @@
+"""The study as `basinscope study` runs it: settings, jobs and populations are those of the plan."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from ...errors import BasinscopeError
+from ...runs import study as base
+from ...runs.results import Results
+from ...runs.scratch import Scratch
+from ...runs.study import Finding, Result, Study
+from ..declared import model_of
+from . import plan
+from .figures import draw
+from .page import page
+from .running import run_unit
+from .tables import tables
+
+NAME = "flatness"
+
+FlatnessSettings: Any = model_of(plan.Plan, "FlatnessSettings", base.Settings)
+FlatnessJob: Any = model_of(plan.Network, "FlatnessJob", base.Job)
+
+
+class Flatness(Study):
+    """Table 1 and figures 1–7 of paper 004, the learning coefficient beside them."""
+
+    name = NAME
+    title = "Does flatness tell how well a network generalizes?"
+    Settings = FlatnessSettings
+    Job = FlatnessJob
+    scales: Mapping[str, Mapping[str, Any]] = plan.SCALES
+    population = 1000
+    gpus = 1.0
+
+    def jobs(self, settings: Any) -> Iterator[Any]:
+        for job in plan.jobs(plan.Plan(**settings.model_dump())):
+            yield FlatnessJob(**job.config())
+
+    def group_key(self, job: Any) -> Any:
+        return plan.together(plan.network(job.config()))
+
+    def cost(self, job: Any) -> float:
+        return plan.cost(plan.network(job.config()))
+
+    def run(self, job: Any, scratch: Scratch) -> Result:
+        return self.run_group([job], scratch)[0]
+
+    def run_group(self, jobs: Sequence[Any], scratch: Scratch) -> Sequence[Result]:
+        unit = [plan.network(job.config()) for job in jobs]
+        found = {job: rows for part in run_unit(unit, unit, scratch.folder) for job, rows in part}
+        if len(found) < len(unit):
+            raise BasinscopeError(f"{len(unit) - len(found)} networks of {plan.label(unit)} were not measured")
+        return [Result(found[job]) for job in unit]
+
+    def report(self, results: Results, folder: Path) -> Sequence[Path]:
+        """`networks.parquet`, the tables as CSV, the figures, and `README.md`."""
+        made = tables(results.table)
+        written = [folder / "networks.parquet"]
+        made["networks"].to_parquet(written[0], index=False)
+        for name, table in made.items():
+            if name != "networks":
+                written.append(folder / f"{name}.csv")
+                table.to_csv(written[-1], index=False, float_format="%.6g")
+        written += draw(made, folder)
+        written.append(folder / "README.md")
+        written[-1].write_text(page(made, results.provenance()))
+        return written
+
+    def findings(self, results: Results) -> Sequence[Finding]:
+        """Table 1, the paper's τ beside ours."""
+        table = tables(results.table)["kendall"]
+        own = table[(table["scope"] == "all") & (table["way"] == "as printed")]
+        rows = [
+            {name: row[name] for name in ("label", "paper", "tau", "low", "high")}
+            for row in own.to_dict("records")
+            if row["paper"] == row["paper"]
+        ]
+        order = [row["tau"] for row in rows]
+        ranks = own.set_index("measure")["tau"]
+        soft, trace, norm = (float(ranks.get(f"{name}_train", math.nan)) for name in ("soft_rank", "trace_f", "norm_f"))
+        verdict: Literal["ok", "doubtful", "failed"] = "ok" if order and soft == max(order) else "doubtful"
+        verdict = verdict if soft > trace else "failed"
+        return [
+            Finding(
+                "The soft rank orders networks by their gap, trace and norm do not",
+                "τ = 0.84 (soft rank), 0.28 (trace), 0.08 (norm): Table 1",
+                f"τ = {soft:.2f} (soft rank), {trace:.2f} (trace), {norm:.2f} (norm) over "
+                f"{int(own['networks'].max()) if len(own) else 0} networks",
+                verdict,
+                rows,
+            )
+        ]
+
+
+STUDY = Flatness()
