@@ -83,7 +83,9 @@ def test_ridge_regression_has_the_closed_form():
     net = torch.nn.Sequential(torch.nn.Linear(d, 1, bias=False).double())
     land = bs.Landscape(net, "mse", (x, y)).at({"0.weight": ridge})
     # a basis that is not that of H: the whitening need not be perfect
-    own = Basis(torch.arange(d)[None], *(torch.eye(k, dtype=torch.float64) for k in (1, d)), hessian.diagonal()[None])
+    own = Basis(
+        torch.arange(d)[None], *(torch.eye(k, dtype=torch.float64) for k in (1, d)), *[hessian.diagonal()[None]] * 2
+    )
     many = Posterior(land, ridge.repeat(copies, 1), [[own]] * copies, [decay] * copies, 1e-9)
     nbeta = float(n)
     chains = many.sample(nbeta, draws=200, warmup=60, leapfrogs=4, seeds=range(copies))
@@ -116,7 +118,7 @@ def test_a_basin_that_is_not_quadratic_is_integrated_right():
     land = bs.Landscape(net, "cross_entropy", (x, labels)).at({"0.weight": point})
     copies, nbeta, gamma, decay = 40, 9.0, 0.7, 0.05
     own = Basis(
-        torch.arange(2)[:, None], *(torch.eye(k, dtype=torch.float64) for k in (2, 1)), torch.ones(2, 1).double()
+        torch.arange(2)[:, None], *(torch.eye(k, dtype=torch.float64) for k in (2, 1)), *[torch.ones(2, 1).double()] * 2
     )
     many = Posterior(land, point.T.repeat(copies, 1), [[own]] * copies, [decay] * copies, gamma)
     chains = many.sample(nbeta, draws=300, warmup=60, leapfrogs=6, seeds=range(copies))

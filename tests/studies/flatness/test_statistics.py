@@ -59,11 +59,11 @@ def test_unknown_numbers_are_left_out():
 
 def test_windows_hold_their_share():
     along = np.arange(20.0)
-    found = windows(along, along, np.where(along < 10, along, -along), share=0.5, steps=3)
+    found = windows(along, along, np.where(along < 10, along, -along), range(20), share=0.5, steps=3)
     assert [place for place, _ in found] == [4.5, 9.5, 14.5]
-    assert found[0][1] == 1
-    assert found[-1][1] == -1
-    assert windows([1.0], [1.0], [1.0]) == []
+    assert found[0][1].value == found[0][1].low == 1
+    assert found[-1][1].value == -1
+    assert windows([1.0], [1.0], [1.0], ["a"]) == []
 
 
 def test_clusters_are_drawn_whole():

@@ -167,6 +167,7 @@ def figure_training(grid: pd.DataFrame) -> Any:
 def figure_windows(grid: pd.DataFrame) -> Any:
     """Figure 4: τ in a moving window of half of the networks, against calibration (test) and overfitting (training)."""
     labels = {measure.column: measure.label for measure in MEASURES}
+    clusters = list(grid[list(CLUSTER)].itertuples(index=False, name=None))
     drawn, axes = panels(2, 2, 5.2, 3.8)
     sides = (
         ("trace_ratio_test", "Tr C/Tr F on test data (1: calibrated; more: too sure of itself)"),
@@ -175,9 +176,13 @@ def figure_windows(grid: pd.DataFrame) -> Any:
     for number, (axis, (along, label)) in enumerate(zip(axes, sides, strict=True)):
         for name, ink in zip(WINDOWED, (INKS[0], INKS[3], INKS[1], "#999999", INKS[2]), strict=True):
             if name in grid and grid[name].notna().any():
-                found = windows(grid[along], grid[name] / grid["samples"], grid["gap"])
-                axis.plot([x for x, _ in found], [tau for _, tau in found], color=ink, linewidth=1.6,
-                          label=f"{labels[name]} / n")  # fmt: skip
+                found = windows(grid[along], grid[name] / grid["samples"], grid["gap"], clusters)
+                places = [place for place, _ in found]
+                axis.plot(
+                    places, [tau.value for _, tau in found], color=ink, linewidth=1.6, label=f"{labels[name]} / n"
+                )
+                axis.fill_between(places, [tau.low for _, tau in found], [tau.high for _, tau in found], color=ink,
+                                  alpha=0.12, linewidth=0)  # fmt: skip
         axis.set_xscale("log")
         axis.axhline(0, color=GREY, linewidth=0.6)
         axis.set_xlabel(f"{label}\nmedian of a window with half of all networks", fontsize=8)

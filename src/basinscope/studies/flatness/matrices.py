@@ -21,6 +21,8 @@ from ...landscape import Landscape
 from ...samples import Samples
 from .outputs import Outputs
 
+_MEMORY = {"cuda": 8 * 2**30}  # bytes of a tile: several processes share a card
+
 
 @dataclass(frozen=True)
 class Layer:
@@ -59,7 +61,7 @@ class _Jacobians(Gradients):
 
 def matrices(land: Landscape, found: Outputs) -> Matrices:
     """The matrices of a classifier made of linear and convolutional layers; `found` are its outputs."""
-    jacobians = _Jacobians(land, "fisher")
+    jacobians = _Jacobians(land, "fisher", _MEMORY.get(land.device.type))
     apart = [_root(mean).T.contiguous() for mean in (found.mean_uncertainty(), found.mean_error())]
     sums = [Products() for _ in range(4)]
     gradient = torch.zeros(land.dimension, dtype=torch.float64, device=land.device)

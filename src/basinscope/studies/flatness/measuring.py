@@ -67,7 +67,10 @@ def curvature(job: Network, fit: Fitted, number: int) -> tuple[Row, list[Basis]]
             row["weight_norm"] = float(point.double().norm())
             for name, nbeta in temperatures(job).items():
                 level = max(job.weight_decay, job.gamma / nbeta)
-                row[f"half_soft_rank_{name}"] = regularized(found.fisher, level).soft_rank / 2
+                same = level == job.weight_decay
+                row[f"half_soft_rank_{name}"] = (
+                    values["soft_rank"] if same else regularized(found.fisher, level).soft_rank
+                ) / 2
         del found
     row["gap"] = row["loss_test"] - row["loss_train"]
     return row, turned

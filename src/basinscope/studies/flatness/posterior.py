@@ -29,7 +29,7 @@ from .spectra import Basis
 
 ACCEPTANCE = 0.8
 _JITTER = 0.2  # relative, of a trajectory's step size: no direction's period is met for ever
-_MEMORY = {"cpu": 128 * 2**20, "cuda": 24 * 2**30}
+_MEMORY = {"cpu": 128 * 2**20, "cuda": 8 * 2**30}
 
 
 @dataclass(frozen=True)
@@ -132,7 +132,7 @@ class Posterior:
                 layers[0].index,
                 *(
                     torch.stack([getattr(layer, name) for layer in layers]).to(self.land.device, self.land.dtype)
-                    for name in ("outward", "inward", "moments")
+                    for name in ("outward", "inward", "products", "moments")
                 ),
             )
             for layers in zip(*self.bases, strict=True)

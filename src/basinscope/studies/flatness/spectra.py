@@ -19,7 +19,7 @@ from .matrices import Layer, Matrices
 from .outputs import cosine
 
 TRUNCATION = 1e-3  # Thomas et al. invert F on eigenvalues above this fraction of the largest
-_BLOCK, _POWERS = 256, 6  # vectors that find the leading eigenvalues, and how often F is applied to them
+_BLOCK, _POWERS = 256, 4  # vectors that find the leading eigenvalues, and how often F is applied to them
 _DENSE = 1024  # up to this size all eigenvalues are found at once
 
 
@@ -125,7 +125,7 @@ def numbers(
         "trace_f": float(fisher.trace()),
         "trace_c": float(covariance.trace()),
         "trace_ratio": float(covariance.trace() / fisher.trace()),
-        "norm_f": float(values[0]),
+        "norm_f": float(values[0]) if len(values) else 0.0,
         "soft_rank": inverse.soft_rank,
         "soft_rank_2": inverse.soft_rank_2,
         "log_det": inverse.half_log_det,
@@ -143,7 +143,11 @@ def numbers(
         "size_f_apart": float(found.fisher_apart.norm()),
         "cosine_f": cosine(fisher, found.fisher_apart),
     }
-    stand_ins = {"kfac": kfac(found.layers), "ekfac": ekfac(turned), "diagonal": fisher.diagonal()}
+    stand_ins = {
+        "kfac": torch.cat([basis.products.flatten() for basis in turned]),
+        "ekfac": torch.cat([basis.moments.flatten() for basis in turned]),
+        "diagonal": fisher.diagonal(),
+    }
     for name, spectrum in stand_ins.items():
         row |= of_eigenvalues(spectrum, weight_decay, name)
     return row
@@ -164,41 +168,33 @@ def of_eigenvalues(values: Tensor, level: float, name: str) -> dict[str, float]:
     }
 
 
-def kfac(layers: list[Layer]) -> Tensor:
-    """Eigenvalues of ⊕ B ⊗ A."""
-    pairs = [(torch.linalg.eigvalsh(layer.outward), torch.linalg.eigvalsh(layer.inward)) for layer in layers]
-    return torch.cat([torch.outer(*pair).flatten() for pair in pairs])
-
-
 @dataclass(frozen=True)
 class Basis:
-    """The eigenbasis of a layer's Kronecker factors, and the diagonal of F in it.
+    """The eigenbasis of a layer's Kronecker factors, and what F is in it.
 
     Attributes:
         index: as in `Layer`.
         outward, inward: eigenvectors U_B (o, o) and U_A (i, i), as columns.
-        moments: the diagonal of (U_B ⊗ U_A)ᵀ F (U_B ⊗ U_A), (o, i).
+        products: eigenvalues of B ⊗ A, (o, i): KFAC.
+        moments: the diagonal of (U_B ⊗ U_A)ᵀ F (U_B ⊗ U_A), (o, i): EKFAC.
     """
 
     index: Tensor
     outward: Tensor
     inward: Tensor
+    products: Tensor
     moments: Tensor
 
 
 def bases(fisher: Tensor, layers: list[Layer]) -> list[Basis]:
-    """The eigenbases of all layers."""
+    """The eigenbases of all layers. Their factors are small, and small eigenproblems are a CPU's work."""
     found = []
     for layer in layers:
-        outward, inward = (torch.linalg.eigh(side).eigenvectors for side in (layer.outward, layer.inward))
+        (outer, outward), (inner, inward) = (torch.linalg.eigh(side.cpu()) for side in (layer.outward, layer.inward))
+        outward, inward = outward.to(fisher), inward.to(fisher)
         places = layer.index.flatten()
         block = fisher[places[:, None], places].view(*layer.index.shape, *layer.index.shape)
         turned = torch.einsum("oipb,pa->oiab", block @ inward, outward)
         moments = ((turned * inward[None, :, None]).sum(1) * outward[:, :, None]).sum(0)
-        found.append(Basis(layer.index, outward, inward, moments))
+        found.append(Basis(layer.index, outward, inward, torch.outer(outer, inner).to(fisher), moments))
     return found
-
-
-def ekfac(turned: Sequence[Basis]) -> Tensor:
-    """The diagonal of F in the eigenbasis of its Kronecker factors."""
-    return torch.cat([basis.moments.flatten() for basis in turned])

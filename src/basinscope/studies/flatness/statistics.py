@@ -14,6 +14,7 @@ from ...errors import InputError
 Array = NDArray[np.float64]
 
 REPETITIONS = 500
+_QUICK = 200  # repetitions for each of many windows
 LEVEL = 0.95
 
 
@@ -120,12 +121,18 @@ def _groups(names: Sequence[Any], places: Sequence[int]) -> list[list[int]]:
 
 
 def windows(
-    along: ArrayLike, first: ArrayLike, second: ArrayLike, share: float = 0.5, steps: int = 25
-) -> list[tuple[float, float]]:
-    """τ of those rows whose `along` lies in a window that holds a share of all rows: (median of the window, τ) each.
+    along: ArrayLike,
+    first: ArrayLike,
+    second: ArrayLike,
+    clusters: Sequence[Any],
+    share: float = 0.5,
+    steps: int = 25,
+) -> list[tuple[float, Interval]]:
+    """τ of those rows whose `along` lies in a window that holds a share of all rows: the window's median, and τ.
 
     Examples:
-        >>> windows([1, 2, 3, 4, 5, 6], [1, 2, 3, 3, 2, 1], [1, 2, 3, 4, 5, 6], steps=2)
+        >>> found = windows([1, 2, 3, 4, 5, 6], [1, 2, 3, 3, 2, 1], [1, 2, 3, 4, 5, 6], range(6), steps=2)
+        >>> [(place, tau.value) for place, tau in found]
         [(2.0, 1.0), (5.0, -1.0)]
     """
     by, x, y = (np.asarray(values, dtype=np.float64) for values in (along, first, second))
@@ -138,5 +145,6 @@ def windows(
     found = []
     for start in starts:
         own = order[start : start + size]
-        found.append((float(np.median(by[own])), float(kendall(x[own], y[own])[0])))
+        tau = with_interval(x[own], y[own], [clusters[i] for i in own.tolist()], repetitions=_QUICK)
+        found.append((float(np.median(by[own])), tau))
     return found
