@@ -32,7 +32,7 @@ class Score:
     stderr: float
     covered: bool  # the 90 % interval holds λ_t
     verdict: str
-    seconds: float
+    seconds: float  # by the clock or of processor time, whichever is less: others may be using the machine
     remark: str = ""
 
     @property

@@ -62,7 +62,7 @@ def markdown(title: str, scores: Sequence[Score], goals: Sequence[Goal], provena
     lines += [
         "",
         "λ is the learning coefficient at w*, λ_t the exact posterior mean at the resolution (nβ, γ) the estimator "
-        "used, λ̂ the estimate.",
+        "used, λ̂ the estimate. Seconds are those of the clock or of the processor, whichever are fewer.",
         "",
         f"| {' | '.join(COLUMNS)} |",
         f"|---{'|---:' * (len(COLUMNS) - 1)}|",

@@ -47,8 +47,8 @@ class Samples:
 
     def take(self, indices: Tensor | slice | int) -> Samples:
         """The samples at `indices`, in that order; an index array of more axes gives the samples the same axes."""
-        inputs = map_tensors(lambda tensor: tensor[indices], self.inputs)
-        target = map_tensors(lambda tensor: tensor[indices], self.target)
+        inputs = map_tensors(lambda tensor: _rows(tensor, indices), self.inputs)
+        target = map_tensors(lambda tensor: _rows(tensor, indices), self.target)
         return Samples(inputs, target, len(tensors((inputs, target))[0]))
 
     def to(self, device: torch.device) -> Samples:
@@ -67,6 +67,13 @@ class Samples:
     def bytes(self) -> int:
         """Memory the samples take."""
         return sum(tensor.numel() * tensor.element_size() for tensor in tensors((self.inputs, self.target)))
+
+
+def _rows(tensor: Tensor, indices: Tensor | slice | int) -> Tensor:
+    """`tensor[indices]`; for sample numbers by the quicker way."""
+    if isinstance(indices, Tensor) and indices.dtype in (torch.int32, torch.int64):
+        return tensor.index_select(0, indices.flatten()).view(*indices.shape, *tensor.shape[1:])
+    return tensor[indices]
 
 
 def _as_tensors(tree: Any) -> Tree:

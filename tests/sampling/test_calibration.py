@@ -8,8 +8,9 @@ from torch.func import grad, jacrev
 import basinscope as bs
 from basins import classifier, quadratic
 from basinscope.sampling import calibration
-from basinscope.sampling.calibration import Resolution, geometry, resolution
+from basinscope.sampling.calibration import Resolution, affordable_products, geometry, resolution
 from basinscope.sampling.chains import ChainLosses
+from basinscope.sampling.cost import Cost
 
 f64 = torch.float64
 
@@ -104,6 +105,20 @@ def test_leading_eigenpairs_of_a_larger_network(monkeypatch):
     assert found.values.tolist() == pytest.approx(exact[: len(found.values)].tolist(), abs=0.05 * float(exact[0]))
     gram = found.vectors.T @ found.vectors
     torch.testing.assert_close(gram, torch.eye(len(gram), dtype=f64), rtol=0, atol=1e-6)
+
+
+def test_a_small_budget_buys_fewer_products(monkeypatch):
+    monkeypatch.setattr(calibration, "_DENSE", 100)
+    land = classifier(n=60, inputs=20, hidden=15, classes=5)
+    price = Cost(fixed=1e-3, each=1e-4)  # a product on all 60 samples: three times 7 ms
+    assert affordable_products(land, 1, price, budget=0.1) == 48
+    assert affordable_products(land, 1, price, budget=7.0) == 111
+    assert affordable_products(land, 1, price, budget=60.0) == 160
+    assert affordable_products(land, 6, price, budget=7.0) == 64  # the points share the samples, not the fixed part
+    few = geometry(land, ChainLosses(land), torch.zeros(1, land.dimension, dtype=land.dtype), products=48)
+    exact = torch.linalg.eigvalsh(dense_hessian(land)).flip(0)
+    assert len(few.values) <= 24
+    assert few.values[:5].tolist() == pytest.approx(exact[:5].tolist(), rel=0.05)
 
 
 def test_gradient_term_and_soft_rank_by_definition():

@@ -14,11 +14,13 @@ from ..curvature.eigen import top_eigenpairs
 from ..curvature.operators import CurvatureOperator, hessian
 from ..landscape import Landscape, watanabe_nbeta
 from .chains import ChainLosses
+from .cost import Cost
 from .target import Whitening
 
 _DENSE = 1024  # up to this many parameters the whole Hessian is cheaper than Lanczos
 _PAIRS = 64
 _PRODUCTS = 160
+_FEW_PRODUCTS = 48
 _SAMPLES = 4096  # curvature steers the sampler and enters no result: for large networks a part of the data is enough
 _WORK = 40_000_000  # samples times parameters that are cheap enough to use them all
 
@@ -92,7 +94,18 @@ class Geometry:
         return 0.5 * float((stiffness / (stiffness + at.gamma)).sum())
 
 
-def geometry(land: Landscape, losses: ChainLosses, displacements: Tensor, seed: int = 0) -> Geometry:
+def affordable_products(land: Landscape, points: int, price: Cost, budget: float) -> int:
+    """Hessian-vector products for `geometry` at so many points that a third of the budget pays for, within reason.
+
+    A product costs about three loss-and-gradients.
+    """
+    samples = min(land.n, points * _share(land, points))
+    return max(_FEW_PRODUCTS, min(_PRODUCTS, int(budget / (9 * (points * price.fixed + price.each * samples)))))
+
+
+def geometry(
+    land: Landscape, losses: ChainLosses, displacements: Tensor, seed: int = 0, products: int = _PRODUCTS
+) -> Geometry:
     """The curvature of L_n averaged over the points w* + δ, one row of `displacements` (P, d) each.
 
     At w* alone (P = 1, δ = 0) this is the local Hessian. Averaged over where chains have been, it also knows the
@@ -104,17 +117,22 @@ def geometry(land: Landscape, losses: ChainLosses, displacements: Tensor, seed: 
         matrix = (operator @ torch.eye(land.dimension, dtype=land.dtype, device=land.device)).double()
         values, vectors = torch.linalg.eigh((matrix + matrix.T) / 2)
         return Geometry(values.flip(0).cpu(), vectors.flip(1).to(land.dtype), gradient[0])
-    pairs = top_eigenpairs(operator, min(_PAIRS, land.dimension), seed=seed, tol=0.05, max_steps=_PRODUCTS)
+    count = min(_PAIRS, products // 2)
+    pairs = top_eigenpairs(operator, count, seed=seed, tol=0.05, max_steps=products)
     return Geometry(pairs.values.cpu(), pairs.vectors, gradient[0])
 
 
 def _views(land: Landscape, points: Tensor) -> Iterator[Landscape]:
     """The landscape seen from each point, each on its own part of the data when there are many."""
-    share = math.ceil(max(_SAMPLES, _WORK / land.dimension) / len(points))
-    stride = max(1, land.n // share)
+    stride = max(1, land.n // _share(land, len(points)))
     for number, point in enumerate(points):
         part = land.subset(slice(number % stride, land.n, stride)) if stride > 1 else land
         yield part.at(land.unflatten(point))
+
+
+def _share(land: Landscape, points: int) -> int:
+    """Samples for each of so many points."""
+    return math.ceil(max(_SAMPLES, _WORK / land.dimension) / points)
 
 
 class _Mean:

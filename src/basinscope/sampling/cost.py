@@ -21,6 +21,8 @@ from ..landscape import Landscape, math_attention
 _RATE = {"cpu": 5e10, "cuda": 5e13}
 _BANDWIDTH = {"cpu": 2e10, "cuda": 2e12}
 _START = {"cpu": 1.2e-5, "cuda": 1e-5}
+_THIN, _MOST = 20, 20.0  # products of matrices thinner than this are slower on a CPU, by at most that factor
+_PRODUCTS = {"mm": (0, 1), "bmm": (0, 1), "addmm": (1, 2), "baddbmm": (1, 2)}  # where the two matrices stand
 
 
 @dataclass(frozen=True)
@@ -50,7 +52,7 @@ def cost(land: Landscape) -> Cost:
     """
     kind = land.device.type if land.device.type in _RATE else "cpu"
     threads = torch.get_num_threads() if kind == "cpu" else 1
-    few, many = _counted(land, 2), _counted(land, 6)
+    few, many = (_counted(land, count, thin=kind == "cpu") for count in (2, 6))
     flops, traffic = ((b - a) / 4 for a, b in zip(few[1:], many[1:], strict=True))
     return Cost(
         fixed=many[0] * _START[kind] + 2e-4,
@@ -58,23 +60,32 @@ def cost(land: Landscape) -> Cost:
     )
 
 
-def _counted(land: Landscape, count: int) -> tuple[int, int, int]:
-    """Operations, floating-point operations and bytes moved for `count` samples."""
+def _counted(land: Landscape, count: int, thin: bool) -> tuple[int, float, int]:
+    """Operations, floating-point operations and bytes moved for `count` samples.
+
+    With `thin`, products of thin matrices count as the larger ones that take as long.
+    """
     point = land.flatten(land.parameters).requires_grad_()
     indices = torch.arange(count, device=land.samples.device) % land.n
     batch = land.take(indices)
-    with torch.enable_grad(), math_attention(), FlopCounterMode(display=False) as flops, _Traffic() as traffic:
+    with torch.enable_grad(), math_attention(), FlopCounterMode(display=False) as flops, _Traffic(count) as traffic:
         torch.autograd.grad(land.losses(land.unflatten(point), batch).sum(), point)
-    return traffic.operations, int(flops.get_total_flops()), traffic.bytes
+    return traffic.operations, flops.get_total_flops() + (traffic.thinness if thin else 0.0), traffic.bytes
 
 
 class _Traffic(TorchDispatchMode):
-    """Counts operations and the bytes they write, and read about twice over."""
+    """Counts operations, the bytes they write, and read about twice over, and what thin products take longer.
 
-    def __init__(self) -> None:
+    Args:
+        count: samples in use; that axis of a product will be long.
+    """
+
+    def __init__(self, count: int) -> None:
         super().__init__()
+        self._count = count
         self.operations = 0
         self.bytes = 0
+        self.thinness = 0.0
 
     def __torch_dispatch__(
         self, func: Any, types: Sequence[type], args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None
@@ -84,4 +95,12 @@ class _Traffic(TorchDispatchMode):
         for output in result if isinstance(result, (tuple, list)) else (result,):
             if isinstance(output, Tensor) and not output._is_view():
                 self.bytes += 3 * output.numel() * output.element_size()
+        places = _PRODUCTS.get(func.overloadpacket.__name__)
+        if places is not None:
+            left, right = (args[place] for place in places)
+            sizes = [left.shape[-2], left.shape[-1], right.shape[-1]]
+            flops = 2 * left.numel() * sizes[2]
+            if self._count in sizes:
+                sizes.remove(self._count)
+            self.thinness += flops * min(_MOST, 50 * max(0.0, 1 / min(sizes) - 1 / _THIN))
         return result

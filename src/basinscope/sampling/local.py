@@ -15,7 +15,7 @@ from ..errors import InputError
 from ..landscape import Landscape
 from ..progress import Report
 from . import adjusted, plain, unadjusted
-from .calibration import Geometry, Resolution, geometry
+from .calibration import Geometry, Resolution, affordable_products, geometry
 from .chains import ChainLosses
 from .cost import Cost, cost
 from .diagnostics import Summary
@@ -120,11 +120,15 @@ class Sampler:
     @cached_property
     def geometry(self) -> Geometry:
         """Curvature at w*."""
-        return geometry(self.land, self.losses, torch.zeros_like(self.losses.origin)[None], self.settings.seed)
+        return self._geometry(torch.zeros_like(self.losses.origin)[None])
 
     @cached_property
     def _cost(self) -> Cost:
         return cost(self.land)
+
+    def _geometry(self, displacements: Tensor) -> Geometry:
+        products = affordable_products(self.land, len(displacements), self._cost, self.settings.budget)
+        return geometry(self.land, self.losses, displacements, self.settings.seed, products)
 
     def run(self, at: Resolution, report: Report, start: Outcome | None = None) -> Outcome:
         """Sample at resolution `at`; `start` is an outcome at a neighbouring one, whose chains go on from where they
@@ -203,7 +207,7 @@ class Sampler:
     def _whitened(self, delta: Tensor, at: Resolution) -> tuple[Target, Tensor]:
         """The target whitened by the curvature where the chains are, and their displacements δ in its coordinates."""
         if self._typical is None:
-            self._typical = geometry(self.land, self.losses, delta[:_POINTS], self.settings.seed)
+            self._typical = self._geometry(delta[:_POINTS])
         target = self._target(at, self._typical)
         return target, target.whitening.inverse()(delta)
 
