@@ -67,9 +67,9 @@ def test_coordinates_make_the_quadratic_picture_round_and_forces_belong_to_them(
         assert torch.allclose(whitened.diagonal(), torch.ones(size, dtype=torch.float64), atol=1e-8)
 
 
-def test_gamma_is_that_of_the_weight_decay_unless_it_is_too_small():
+def test_gamma_is_that_of_the_weight_decay_and_the_hold():
     many, *_ = target("mlp", decays=(0.1, 2.0), gamma=5.0)
-    assert many.gammas(10.0).tolist() == [5.0, 20.0]
+    assert many.gammas(10.0).tolist() == [6.0, 25.0]
 
 
 def test_ridge_regression_has_the_closed_form():
@@ -91,7 +91,6 @@ def test_ridge_regression_has_the_closed_form():
     chains = many.sample(nbeta, draws=200, warmup=60, leapfrogs=4, seeds=range(copies))
     half = regularized(hessian, decay).soft_rank / 2
     for values, exact in (
-        (nbeta * chains.tilted.mean(1), half),
         (nbeta * chains.excess.mean(1), half),
         (chains.virial.mean(1), 1.0),
         (chains.functional_variance, _regression_variance(x, y, ridge, nbeta * (hessian + decay * torch.eye(d)))),
@@ -127,13 +126,14 @@ def test_a_basin_that_is_not_quadratic_is_integrated_right():
     scores = (point.T + grid)[:, None, :] * x
     losses = torch.nn.functional.cross_entropy(scores.flatten(0, 1), labels.repeat(len(grid)), reduction="none")
     excess = losses.view(-1, 9).mean(1) - land.per_sample().mean()
-    tilted = excess + decay * (grid @ point[:, 0])
-    chance = (-nbeta * tilted - gamma / 2 * grid.square().sum(1)).softmax(0)
-    for found, exact in ((chains.excess, excess), (chains.tilted, tilted)):
-        values, wanted = found.mean(1), float((chance * exact).sum())
-        error = values.std(ddof=1) / math.sqrt(copies)
-        assert abs(values.mean() - wanted) < 4 * error
-        assert error < 0.1 * float((chance * (exact - wanted).square()).sum().sqrt())
+    free = point.clone().requires_grad_()
+    (slope,) = torch.autograd.grad(torch.nn.functional.cross_entropy(x @ free.T, labels), free)
+    tilted = excess - grid @ slope[:, 0]
+    chance = (-nbeta * tilted - (nbeta * decay + gamma) / 2 * grid.square().sum(1)).softmax(0)
+    values, wanted = chains.excess.mean(1), float((chance * excess).sum())
+    error = values.std(ddof=1) / math.sqrt(copies)
+    assert abs(values.mean() - wanted) < 4 * error
+    assert error < 0.1 * float((chance * (excess - wanted).square()).sum().sqrt())
 
 
 def test_a_network_draws_the_same_whoever_is_beside_it():
@@ -142,7 +142,7 @@ def test_a_network_draws_the_same_whoever_is_beside_it():
     alone = Posterior(lands[1], many.weights[1:], turned[1:], [0.2], 5.0)
     both = many.sample(20.0, draws=5, warmup=5, leapfrogs=3, seeds=[4, 5])
     one = alone.sample(20.0, draws=5, warmup=5, leapfrogs=3, seeds=[5])
-    assert np.allclose(both.tilted[1], one.tilted[0])
+    assert np.allclose(both.excess[1], one.excess[0])
 
 
 def test_running_sums_equal_those_of_all_draws_at_once():
@@ -163,7 +163,7 @@ def test_verdicts():
     def chains(values, virial=1.0, acceptance=0.8):
         row = np.array([values])
         return Chains(
-            row, row, np.full_like(row, virial), np.array([acceptance]), *(np.zeros(1) for _ in range(3))
+            row, np.full_like(row, virial), np.array([acceptance]), *(np.zeros(1) for _ in range(3))
         )  # fmt: skip
 
     noise = np.random.default_rng(0).normal(size=100)

@@ -66,11 +66,8 @@ def curvature(job: Network, fit: Fitted, number: int) -> tuple[Row, list[Basis]]
             turned = own
             row["weight_norm"] = float(point.double().norm())
             for name, nbeta in temperatures(job).items():
-                level = max(job.weight_decay, job.gamma / nbeta)
-                same = level == job.weight_decay
-                row[f"half_soft_rank_{name}"] = (
-                    values["soft_rank"] if same else regularized(found.fisher, level).soft_rank
-                ) / 2
+                level = job.weight_decay + job.gamma / nbeta
+                row[f"half_soft_rank_{name}"] = regularized(found.fisher, level).soft_rank / 2
         del found
     row["gap"] = row["loss_test"] - row["loss_train"]
     return row, turned
@@ -112,7 +109,7 @@ def _point(job: Network, row: torch.Tensor) -> dict[str, torch.Tensor]:
 
 def _columns(name: str, nbeta: float, chains: Chains, number: int, gamma: float) -> Row:
     return {
-        name: nbeta * float(chains.tilted[number].mean()),
+        name: nbeta * float(chains.excess[number].mean()),
         f"{name}_stderr": nbeta * chains.stderr(number),
         f"{name}_verdict": chains.verdict(number),
         f"{name}_virial": float(chains.virial[number].mean()),

@@ -31,7 +31,7 @@ class Plan:
         draws: kept draws of the local posterior at each of two temperatures, by HMC on all data; 0 for no sampling.
         warmup: iterations before them. Both count trajectories of `leapfrogs` steps.
         leapfrogs: steps of a trajectory.
-        gamma: least localisation γ; it is nβ times the weight decay where that is more.
+        gamma: γ₀, by which the localisation γ is more than nβ times the weight decay.
         seed: of everything.
     """
 

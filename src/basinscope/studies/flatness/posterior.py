@@ -2,11 +2,13 @@
 
 At inverse temperature nβ = t, network θ with weight decay w has the density exp(−U(δ)) over displacements δ,
 
-    U(δ) = t [L_n(θ + δ) − L_n(θ)] + t w θ·δ + (γ/2) ‖δ‖²,      γ = max(t w, γ₀),
+    U(δ) = t [L_n(θ + δ) − L_n(θ) − ∇L_n(θ)·δ] + (γ/2) ‖δ‖²,      γ = t w + γ₀.
 
-which for γ = t w is the tempered posterior of the penalized loss that the network was trained on, and otherwise that
-with a stronger hold on θ. The linear term is what makes θ a minimum: the loss alone has gradient −w θ there.
-Coordinates are those in which the quadratic picture by EKFAC is round, so that hardly any step is wasted.
+At a minimum of the penalized loss L_n + (w/2) ‖·‖² the slope ∇L_n(θ) is −w θ: this is the tempered posterior of just
+that loss, held at θ by γ₀. The hold is needed even at large w, where the loss alone may bend down as steeply as the
+penalty bends up. Minibatch noise leaves networks beside their minimum: without its slope the loss is measured by the
+shape of the basin, not by how far θ can still fall. Coordinates are those in which the quadratic picture by EKFAC is
+round, so that hardly any step is wasted.
 """
 
 from __future__ import annotations
@@ -38,7 +40,6 @@ class Chains:
 
     Attributes:
         excess: L_n(θ + δ) − L_n(θ) of every kept draw, (M, S).
-        tilted: the same + w θ·δ.
         virial: δ·∇U/d of every kept draw; its mean is 1 for the true posterior.
         acceptance: mean acceptance after warm-up, (M,).
         functional_variance: V = Σ_i Var[l_i], (M,).
@@ -47,7 +48,6 @@ class Chains:
     """
 
     excess: np.ndarray
-    tilted: np.ndarray
     virial: np.ndarray
     acceptance: np.ndarray
     functional_variance: np.ndarray
@@ -55,15 +55,15 @@ class Chains:
     gibbs_loss: np.ndarray
 
     def stderr(self, number: int) -> float:
-        """Standard error of the mean tilted excess of one network."""
-        row = self.tilted[number : number + 1]
+        """Standard error of the mean excess of one network."""
+        row = self.excess[number : number + 1]
         size = effective_size(row)
         return float(row.std() / math.sqrt(size)) if size > 0 else math.nan
 
     def verdict(self, number: int) -> str:
         """`ok` where the virial is within 10 % of 1, the standard error within 10 % of the mean, and the halves of the
         chain within 10 % (or four standard errors) of each other; `failed` where the mean is not positive."""
-        row, virial = self.tilted[number], float(self.virial[number].mean())
+        row, virial = self.excess[number], float(self.virial[number].mean())
         mean = float(row.mean())
         if not (math.isfinite(mean) and mean > 0 and math.isfinite(virial)):
             return "failed"
@@ -107,14 +107,14 @@ class Posterior:
         weights: their parameters θ as rows (M, d).
         bases: for each the bases of its layers.
         weight_decays: w of each.
-        least_gamma: γ₀.
+        hold: γ₀.
     """
 
     land: Landscape
     weights: Tensor
     bases: Sequence[Sequence[Basis]]
     weight_decays: Sequence[float]
-    least_gamma: float
+    hold: float
     _stacks: list[Basis] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -143,7 +143,7 @@ class Posterior:
 
     def gammas(self, nbeta: float) -> Tensor:
         """γ of every network."""
-        return (nbeta * self._decay).clamp(min=self.least_gamma)
+        return nbeta * self._decay + self.hold
 
     def _scales(self, nbeta: float) -> list[Tensor]:
         gamma = self.gammas(nbeta).to(self.weights)[:, None, None]
@@ -205,34 +205,36 @@ class Posterior:
             torch.set_float32_matmul_precision(precision)
         return total[:, self._program.places]
 
+    def slopes(self) -> Tensor:
+        """∇L_n(θ), (M, d)."""
+        return self.gradient(torch.zeros_like(self.weights))
+
     # ------------------------------------------------------------------ sampling
 
     @torch.no_grad()
     def sample(self, nbeta: float, *, draws: int, warmup: int, leapfrogs: int, seeds: Sequence[int]) -> Chains:
         """Draws of all posteriors at nβ, from θ on; each network's random numbers come from its own seed."""
         scales, gamma = self._scales(nbeta), self.gammas(nbeta)
-        pull = (nbeta * self._decay).to(self.weights)[:, None] * self.weights  # t w θ, the gradient of the tilt
+        level = self.slopes()
         generators = [torch.Generator().manual_seed(seed) for seed in seeds]
 
-        def energy(delta: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-            """U, and of what it is made: losses, excess, excess with the tilt."""
-            losses = self.losses(delta)
-            excess = (losses - self.base).mean(1)
-            wide = delta.double()
-            tilted = excess + self._decay * (self.weights.double() * wide).sum(1)
-            return nbeta * tilted + gamma / 2 * wide.square().sum(1), losses, excess, tilted
+        def energy(delta: Tensor) -> tuple[Tensor, Tensor]:
+            """U, and the losses of all samples."""
+            losses, wide = self.losses(delta), delta.double()
+            tilted = (losses - self.base).mean(1) - (level.double() * wide).sum(1)
+            return nbeta * tilted + gamma / 2 * wide.square().sum(1), losses
 
         def force(delta: Tensor) -> Tensor:
-            whole = nbeta * self.gradient(delta) + pull + gamma.to(delta)[:, None] * delta
+            whole = nbeta * (self.gradient(delta) - level) + gamma.to(delta)[:, None] * delta
             return self._pull(whole, scales)
 
         position = torch.zeros_like(self.weights)
         delta = torch.zeros_like(position)
         slope = force(delta)
-        value, losses, excess, tilted = energy(delta)
+        value, losses = energy(delta)
         tuners = [DualAveraging(0.1, ACCEPTANCE) for _ in seeds]
         sums = _Moments.of(self.base)
-        kept: list[tuple[Tensor, Tensor, Tensor]] = []
+        kept: list[tuple[Tensor, Tensor]] = []
         accepted = torch.zeros(len(seeds), dtype=torch.float64)
         for number in range(warmup + draws):
             noise = torch.stack([torch.randn(position.shape[1], generator=each) for each in generators])
@@ -257,11 +259,7 @@ class Posterior:
             position, slope, delta = (
                 torch.where(wide, new, old) for new, old in ((place, position), (pulled, slope), (moved, delta))
             )
-            losses = torch.where(wide, proposed[1], losses)
-            value, excess, tilted = (
-                torch.where(taken, new, old)
-                for new, old in ((proposed[0], value), (proposed[2], excess), (proposed[3], tilted))
-            )
+            losses, value = torch.where(wide, proposed[1], losses), torch.where(taken, proposed[0], value)
             if number < warmup:
                 for tuner, share in zip(tuners, chance.tolist(), strict=True):
                     tuner.update(share)
@@ -269,12 +267,11 @@ class Posterior:
                 accepted += chance
                 sums.add(losses)
                 virial = (position.double() * slope.double()).mean(1)
-                kept.append((excess, tilted, virial))
-        excesses, tilts, virials = (torch.stack(column, 1).cpu().numpy() for column in zip(*kept, strict=True))
+                kept.append(((losses - self.base).mean(1), virial))
+        excesses, virials = (torch.stack(column, 1).cpu().numpy() for column in zip(*kept, strict=True))
         predictive = (sums.log_sum - math.log(draws)).mean(1)
         return Chains(
             excesses,
-            tilts,
             virials,
             acceptance=(accepted / draws).numpy(),
             functional_variance=sums.variance().cpu().numpy(),

@@ -56,8 +56,8 @@ MEASURES = (
     Measure("llc_bayes", "λ̂ (β = 1)", None, "sampling"),
     Measure("half_soft_rank_llc", "½ rank at λ̂'s resolution", None, "curvature"),
     Measure("fluctuation", "ν̂", None, "sampling"),
-    Measure("wbic", "WBIC", None, "sampling"),
-    Measure("waic", "WAIC", None, "sampling", per_sample=False),
+    Measure("wbic_gap", "WBIC/n − training loss", None, "sampling", per_sample=False),
+    Measure("waic_gap", "WAIC − training loss", None, "sampling", per_sample=False),
     Measure("cv_gap", "cross-validation", None, "held out", per_sample=False),
     Measure("loss_train", "training loss", None, "plain", per_sample=False),
     Measure("weight_norm", "‖θ‖", None, "plain", per_sample=False),
@@ -79,6 +79,7 @@ PREDICTIONS = {
     "tic_train": "TIC, training data",
     "fluctuation_gap": "2ν̂/n",
     "llc_gap": "2λ̂/n (β = 1)",
+    "waic_gap": "WAIC − training loss",
     "cv_gap": "cross-validation",
 }
 
@@ -115,7 +116,12 @@ def predicted(grid: pd.DataFrame) -> pd.DataFrame:
         "n_eq8_train": grid["trace_ratio_train"] * grid["soft_rank_train"],
     }
     if "fluctuation" in grid:
-        found |= {"fluctuation_gap": 2 * grid["fluctuation"] / n, "llc_gap": 2 * grid["llc_bayes"] / n}
+        found |= {
+            "fluctuation_gap": 2 * grid["fluctuation"] / n,
+            "llc_gap": 2 * grid["llc_bayes"] / n,
+            "waic_gap": grid["waic"] - grid["loss_train"],
+            "wbic_gap": grid["wbic"] / n - grid["loss_train"],
+        }
     return grid.assign(**found)
 
 
