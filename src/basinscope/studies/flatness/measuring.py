@@ -49,7 +49,8 @@ def curvature(job: Network, fit: Fitted, number: int) -> tuple[Row, list[Basis]]
     """Everything but sampling: columns end in `_train` or `_test`, after the samples they are taken on.
 
     `gap` is the test loss less the training loss; the penalty of the regularised loss is the same in both and cancels.
-    `half_soft_rank_llc` and `half_soft_rank_llc_bayes` are ½ Tr F (F + Λ)⁻¹ at the resolutions Λ = γ/nβ of λ̂.
+    `half_soft_rank_llc` and `half_soft_rank_llc_bayes` are ½ Tr F (F + Λ)⁻¹ at the resolutions Λ = γ/nβ of λ̂, and
+    `half_tic_fluctuation` is ½ Tr C (F + Λ)⁻¹ at that of ν̂: what they would be in quadratic basins.
     """
     lands = landscapes(job, fit.point(number, network_of(job)))
     row: Row = {}
@@ -66,8 +67,10 @@ def curvature(job: Network, fit: Fitted, number: int) -> tuple[Row, list[Basis]]
             turned = own
             row["weight_norm"] = float(point.double().norm())
             for name, nbeta in temperatures(job).items():
-                level = job.weight_decay + job.gamma / nbeta
-                row[f"half_soft_rank_{name}"] = regularized(found.fisher, level).soft_rank / 2
+                held = regularized(found.fisher, job.weight_decay + job.gamma / nbeta)
+                row[f"half_soft_rank_{name}"] = held.soft_rank / 2
+                if name == "llc_bayes":
+                    row["half_tic_fluctuation"] = held.trace_with(found.covariance) / 2
         del found
     row["gap"] = row["loss_test"] - row["loss_train"]
     return row, turned

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .tables import finished
+
 if TYPE_CHECKING:
     import pandas as pd
 
@@ -18,7 +20,7 @@ MEASURED = 0.05  # a τ differs from the paper's when it is further away than th
 def page(made: Mapping[str, pd.DataFrame], origin: Mapping[str, Any]) -> str:
     """The page as Markdown."""
     grid, kendall = made["networks"], made["kendall"]
-    sound = grid[grid["outcome"] == "finished"]
+    sound = finished(grid)
     parts = [
         "# Flatness and generalization: paper 004 at full size",
         "",
@@ -182,8 +184,8 @@ def _sampling(grid: pd.DataFrame) -> list[str]:
         share = (sound[name] / sound[f"half_soft_rank_{name}"]).median() if len(sound) else float("nan")
         lines.append(f"- {words}: {told}. Where ok, the median of λ̂ / ½ rank_Λ(F) is {share:.2f}.")
     if grid["fluctuation"].notna().any():
-        ratio = (grid["fluctuation_gap"] / grid["tic_plain_train"]).median()
-        lines.append(f"- The median of (2ν̂/n) / ((1/n) Tr C (F + Λ)⁻¹) on training data is {ratio:.2f}.")
+        ratio = (grid["fluctuation"] / grid["half_tic_fluctuation"]).median()
+        lines.append(f"- ν̂, which would be ½ Tr C (F + Λ)⁻¹ in a quadratic basin, is {ratio:.2f} times that (median).")
         near = np.abs(grid["waic"] - grid["loss_test"]).median()
         plain = np.abs(grid["loss_train"] - grid["loss_test"]).median()
         lines.append(f"- |WAIC − test loss| has median {near:.3g}; |training loss − test loss| has {plain:.3g}.")

@@ -49,10 +49,17 @@ def kendall(first: ArrayLike, second: ArrayLike, weights: Array | None = None) -
         raise InputError(f"two equally long rows of finite numbers are needed, got shapes {x.shape} and {y.shape}")
     counts = np.ones((1, len(x))) if weights is None else np.asarray(weights, dtype=np.float64)
     signs = [np.sign(np.subtract.outer(each, each)).astype(np.float32) for each in (x, y)]
-    forms = [signs[0] * signs[1], np.abs(signs[0]), np.abs(signs[1])]
-    agreeing, apart, other = (((counts.astype(np.float32) @ form) * counts).sum(1) for form in forms)
+    agreeing = ((counts.astype(np.float32) @ (signs[0] * signs[1])) * counts).sum(1)
     with np.errstate(invalid="ignore", divide="ignore"):
-        return np.asarray(agreeing / np.sqrt(apart * other), dtype=np.float64)
+        return np.asarray(agreeing / np.sqrt(_apart(x, counts) * _apart(y, counts)), dtype=np.float64)
+
+
+def _apart(values: Array, counts: Array) -> Array:
+    """Σ w_i w_j [x_i ≠ x_j] = (Σ w)² − Σ (Σ w over a tie)²."""
+    _, place = np.unique(values, return_inverse=True)
+    ties = np.zeros((place.max() + 1 if len(place) else 0, len(counts)))
+    np.add.at(ties, place, counts.T)
+    return np.asarray(counts.sum(1) ** 2 - np.square(ties).sum(0))
 
 
 def resampled(clusters: Sequence[Any], repetitions: int = REPETITIONS, seed: int = 0) -> Array:

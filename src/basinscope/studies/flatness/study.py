@@ -17,7 +17,7 @@ from . import plan
 from .figures import draw
 from .page import page
 from .running import run_unit
-from .tables import tables
+from .tables import finished, joined, kendall_table, tables
 
 NAME = "flatness"
 
@@ -72,8 +72,8 @@ class Flatness(Study):
 
     def findings(self, results: Results) -> Sequence[Finding]:
         """Table 1, the paper's τ beside ours."""
-        table = tables(results.table)["kendall"]
-        own = table[(table["scope"] == "all") & (table["way"] == "as printed")]
+        table = kendall_table(finished(joined(results.table)), only=["all"])
+        own = table[table["way"] == "as printed"]
         rows = [
             {name: row[name] for name in ("label", "paper", "tau", "low", "high")}
             for row in own.to_dict("records")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -98,6 +99,11 @@ def joined(table: pd.DataFrame) -> pd.DataFrame:
     return predicted(grid)
 
 
+def finished(grid: pd.DataFrame) -> pd.DataFrame:
+    """The networks that did not diverge."""
+    return grid[grid["outcome"] == "finished"]
+
+
 def predicted(grid: pd.DataFrame) -> pd.DataFrame:
     """The grid with predictions of the gap, and n times those that Table 1 ranks."""
     n = grid["samples"]
@@ -144,17 +150,19 @@ def scopes(grid: pd.DataFrame) -> dict[str, Any]:
     return found
 
 
-def kendall_table(grid: pd.DataFrame) -> pd.DataFrame:
+def kendall_table(grid: pd.DataFrame, only: Collection[str] | None = None) -> pd.DataFrame:
     """Table 1 and more: τ of every measure with the gap, a row for each scope and way to compare sizes of data.
 
     `as printed` compares the measure itself across all sizes n, `per sample` its n-th part, `within` is the mean of
-    the τ within each data set and size, where 1/n makes no difference.
+    the τ within each data set and size, where 1/n makes no difference. `only` names the scopes; all of them if None.
     """
     import pandas as pd
 
     rows = []
     for scope, chosen in scopes(grid).items():
         own = grid[chosen]
+        if only is not None and scope not in only:
+            continue
         for measure in MEASURES:
             if measure.column not in own or len(own) < 3:
                 continue
@@ -224,7 +232,7 @@ def prediction_table(grid: pd.DataFrame) -> pd.DataFrame:
 def tables(table: pd.DataFrame) -> dict[str, pd.DataFrame]:
     """All tables by the name of their file; `networks` has every network of the grid."""
     grid = joined(table)
-    sound = grid[grid["outcome"] == "finished"]
+    sound = finished(grid)
     return {
         "networks": grid,
         "kendall": kendall_table(sound),
