@@ -140,7 +140,9 @@ def _diagnostics(measured: Sampler, outcome: Outcome, sides: dict[float, Outcome
         "drift": at.nbeta * run.drift(),
         "distance": math.sqrt(run.summary("distance").mean),
         "heat_capacity": at.nbeta**2 * summary.variance if outcome.batch_size is None else None,
-        "by_step_size": [(each.step_size, at.nbeta * each.summary().mean) for each in outcome.runs],
+        "by_step_size": [
+            (each.step_size, at.nbeta * each.summary().mean) for each in outcome.runs if each.alive.sum() > 1
+        ],
         "slope": outcome.slope,
         "gamma_curve": [
             (gamma, at.nbeta * side.excess, at.nbeta * side.stderr)

@@ -83,7 +83,7 @@ def plant(
     Examples:
         >>> planted = plant([4, 3, 4], 2, n=100)
         >>> planted.coefficient, planted.multiplicity
-        (Fraction(13, 2), 2)
+        (Fraction(7, 1), 2)
         >>> bool(planted.land.per_sample().mean() < 2.5)
         True
     """

@@ -30,6 +30,10 @@ CATALOGUE = {
         "basinscope.studies.ngd_vs_sgd.study:STUDY",
         "Does natural gradient find less degenerate solutions than SGD?",
     ),
+    "llc": Known(
+        "basinscope.studies.llc.study:STUDY",
+        "The learning coefficient from toy models to transformers, against exact values",
+    ),
     "flatness": Known(
         "basinscope.studies.flatness.study:STUDY",
         "Does flatness tell how well a network generalizes?",

@@ -1,0 +1,422 @@
+"""What the study does, as plain values: its settings at either scale, the jobs they make, and which run together."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from itertools import pairwise
+from typing import Any, Literal
+
+PARTS = ("truth", "resolution", "atlas", "entropy", "beyond", "cost")
+
+# Steps of the published code, ε·nβ at either end of the sizes it was run on: 5e-6 with n = 10⁴ for networks of some
+# 10⁴ parameters, 5e-9 with n = 10⁶ for 10⁸. Sizes between have a step between.
+_PUBLISHED = ((4.0, 5e-6 * 1e4 / math.log(1e4)), (8.0, 5e-9 * 1e6 / math.log(1e6)))
+_FULL_RANK = 0.8
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Settings of the study.
+
+    Attributes:
+        parts: which parts to run: `truth` (deep linear networks against exact λ), `resolution` (λ_t over decades of
+            nβ), `atlas` (plain SGLD over its settings), `entropy` (Entropy-SGD against SGD), `beyond` (residual
+            network, transformer, grokking), `cost` (time and memory of a chain draw).
+        decades: exponents of the sizes of deep linear networks: 2 stands for 10² to 10³ parameters.
+        networks: how many of each.
+        samples: of deep linear networks.
+        truth_gamma: γ there, in units of the mean width. The published γ is 1.
+        truth_stiffness: nβσ of their inputs' second moment σ, in units of γ: how fine the resolution is.
+        truth_minibatch: how many networks of each decade are also measured on minibatches alone.
+        truth_budgets: nominal seconds of sampling for each of the decades.
+        published_draws: length of the published chain for each of the decades.
+        published_batch: samples of its batches.
+        rungs: values of nβ of the ladders.
+        ladder_cases: `quadratic`, `chain`, `network` (deep linear, the last two) and `real`.
+        ladder_gamma, ladder_budget: γ, and nominal seconds a rung.
+        atlas_cases: `small`, `real`.
+        factors: values of γ, nβ and ε on the maps, in units of the calibrated ones.
+        lengths: of chains on the maps; the calibrated one is 2,000.
+        batches: sizes on the maps; the calibrated one is 512 or all samples.
+        atlas_chains, atlas_budget: chains a cell, and nominal seconds of each reference.
+        data: of the real networks, of Entropy-SGD and of the atlas.
+        atlas_widths: hidden widths of the real network of atlas and ladder.
+        atlas_samples, atlas_epochs: what it is trained on, and how long.
+        entropy_widths: hidden widths.
+        entropy_samples, entropy_seeds, entropy_epochs, entropy_batch, entropy_lr: of both optimizers; 0 samples: all.
+        entropy_full: seeds that get the calibrated λ̂.
+        entropy_draws: of the paper's SGLD (4 chains, γ = 100, ε = 1e-5), and `entropy_step` its ε.
+        entropy_budget: nominal seconds of the calibrated λ̂.
+        beyond_cases: `resnet`, `text`, `grokking`.
+        beyond_size: `small` or `full` networks and data.
+        beyond_epochs: of residual network and transformer; `grokking_epochs` of the other.
+        beyond_moments: how many times λ̂ is measured on the way.
+        beyond_budget: nominal seconds of each λ̂.
+        cost_cases: architectures that are timed.
+        cost_draws, cost_chains: of the timing.
+        large: parameters, in millions, of the network whose memory is measured.
+        seed: of the first of everything.
+    """
+
+    parts: tuple[str, ...] = PARTS
+    decades: tuple[int, ...] = (2, 3, 4, 5, 6, 7)
+    networks: tuple[int, ...] = (14, 14, 14, 10, 5, 3)
+    samples: int = 20_000
+    truth_gamma: float = 0.5
+    truth_stiffness: float = 1000.0
+    truth_minibatch: int = 4
+    truth_budgets: tuple[float, ...] = (15.0, 15.0, 15.0, 20.0, 40.0, 120.0)
+    published_draws: tuple[int, ...] = (10_000, 10_000, 10_000, 50_000, 50_000, 20_000)
+    published_batch: int = 500
+    rungs: tuple[float, ...] = (10.0, 31.6, 100.0, 316.0, 1000.0, 3162.0, 10_000.0, 31_623.0, 100_000.0)
+    ladder_cases: tuple[str, ...] = ("quadratic", "chain", "network", "real")
+    ladder_gamma: float = 1.0
+    ladder_budget: float = 5.0
+    atlas_cases: tuple[str, ...] = ("small", "real")
+    factors: tuple[float, ...] = (0.0625, 0.25, 1.0, 4.0, 16.0)
+    lengths: tuple[int, ...] = (125, 500, 2000, 8000)
+    batches: tuple[int, ...] = (32, 128, 512, 2048)
+    atlas_chains: int = 4
+    atlas_budget: float = 2.0
+    data: str = "mnist"
+    atlas_widths: tuple[int, ...] = (128,)
+    atlas_samples: int = 10_000
+    atlas_epochs: int = 30
+    entropy_widths: tuple[int, ...] = (1024, 1024)
+    entropy_samples: int = 0
+    entropy_seeds: int = 80
+    entropy_epochs: int = 15
+    entropy_batch: int = 128
+    entropy_lr: float = 0.05
+    entropy_full: int = 6
+    entropy_draws: int = 400
+    entropy_step: float = 1e-5
+    entropy_budget: float = 8.0
+    beyond_cases: tuple[str, ...] = ("resnet", "text", "grokking")
+    beyond_size: str = "full"
+    beyond_epochs: int = 20
+    grokking_epochs: int = 3000
+    beyond_moments: int = 8
+    beyond_budget: float = 6.0
+    cost_cases: tuple[str, ...] = ("mlp", "lenet5", "resnet", "text", "large")
+    cost_draws: int = 200
+    cost_chains: int = 4
+    large: float = 100.0
+    seed: int = 0
+
+
+SCALES: dict[str, dict[str, Any]] = {
+    "smoke": {
+        "decades": [2], "networks": [4], "samples": 400, "truth_budgets": [2.0], "truth_minibatch": 0,
+        "truth_gamma": 4.0, "truth_stiffness": 100.0,
+        "published_draws": [1000], "rungs": [10.0, 100.0, 1000.0, 10_000.0, 100_000.0], "ladder_budget": 1.0,
+        "atlas_cases": ["small"], "factors": [0.25, 1.0, 4.0], "lengths": [125, 500], "batches": [32, 128],
+        "atlas_chains": 2, "atlas_budget": 0.5, "data": "digits", "atlas_widths": [8], "atlas_samples": 400,
+        "atlas_epochs": 60, "entropy_widths": [16], "entropy_samples": 400, "entropy_seeds": 5, "entropy_epochs": 20,
+        "entropy_batch": 32, "entropy_full": 2, "entropy_draws": 100, "entropy_step": 1e-4, "entropy_budget": 0.5,
+        "beyond_size": "small", "beyond_epochs": 6, "grokking_epochs": 1200, "beyond_moments": 3,
+        "beyond_budget": 0.3, "cost_draws": 10, "cost_chains": 2, "large": 1.0,
+    },
+    "paper": {},
+}  # fmt: skip
+
+
+class _Config:
+    def config(self) -> dict[str, Any]:
+        """The job as plain values."""
+        values = asdict(self)  # type: ignore[call-overload]
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Truth(_Config):
+    """One deep linear network of random widths and rank: calibrated λ̂ and the published protocol against exact λ.
+
+    With `minibatch` the calibrated λ̂ is taken once more on minibatches alone.
+
+    `step_size`, `draws` and `batch_size` are the published chain's; `gamma`, the inputs' `variance` and `budget` ours.
+    """
+
+    part: Literal["truth"] = "truth"
+    decade: int
+    seed: int
+    widths: tuple[int, ...]
+    rank: int
+    samples: int
+    gamma: float
+    variance: float
+    budget: float
+    minibatch: bool
+    step_size: float
+    draws: int
+    batch_size: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ladder(_Config):
+    """λ_t at every rung nβ, by the same chains."""
+
+    part: Literal["resolution"] = "resolution"
+    case: str
+    seed: int
+    rungs: tuple[float, ...]
+    gamma: float
+    budget: float
+    data: str
+    widths: tuple[int, ...]
+    samples: int
+    epochs: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Map(_Config):
+    """Plain SGLD with one batch size over γ, nβ, ε and chain length, and the references it is compared with."""
+
+    part: Literal["atlas"] = "atlas"
+    case: str
+    seed: int
+    batch_size: int
+    factors: tuple[float, ...]
+    lengths: tuple[int, ...]
+    chains: int
+    budget: float
+    data: str
+    widths: tuple[int, ...]
+    samples: int
+    epochs: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Descent(_Config):
+    """One network trained by `sgd` or `entropy-sgd`; λ̂ by the paper's settings, and the calibrated one if `full`."""
+
+    part: Literal["entropy"] = "entropy"
+    optimizer: str
+    seed: int
+    data: str
+    widths: tuple[int, ...]
+    samples: int
+    epochs: int
+    train_batch: int
+    lr: float
+    draws: int
+    step_size: float
+    full: bool
+    budget: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Follow(_Config):
+    """λ̂ through a training (`training`), or of parts of the weights (`weights`) or the data (`data`) at its end."""
+
+    part: Literal["beyond"] = "beyond"
+    case: str
+    view: str
+    seed: int
+    size: str
+    epochs: int
+    moments: int
+    budget: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Timing(_Config):
+    """Time and memory of chain draws of one architecture."""
+
+    part: Literal["cost"] = "cost"
+    case: str
+    seed: int
+    chains: int
+    draws: int
+    millions: float
+
+
+Job = Truth | Ladder | Map | Descent | Follow | Timing
+KINDS: dict[str, type[Any]] = {
+    "truth": Truth, "resolution": Ladder, "atlas": Map, "entropy": Descent, "beyond": Follow, "cost": Timing,
+}  # fmt: skip
+
+
+def job_of(config: Mapping[str, Any]) -> Any:
+    """The job of a config.
+
+    Examples:
+        >>> job = next(jobs(Plan()))
+        >>> job_of(job.config()) == job
+        True
+    """
+    values = {name: tuple(value) if isinstance(value, list) else value for name, value in config.items()}
+    return KINDS[config["part"]](**values)
+
+
+def jobs(plan: Plan) -> Iterator[Any]:
+    """All jobs, in the order of the table.
+
+    Examples:
+        >>> [job.case for job in jobs(Plan(parts=("cost",), cost_cases=("mlp", "text")))]
+        ['mlp', 'text']
+    """
+    makers = {
+        "truth": _truth, "resolution": _ladders, "atlas": _maps, "entropy": _descents, "beyond": _follows,
+        "cost": _timings,
+    }  # fmt: skip
+    for part in PARTS:
+        if part in plan.parts:
+            yield from makers[part](plan)
+
+
+def together(job: Any) -> tuple[Any, ...] | None:
+    """Jobs with the same key run as one population; None: alone."""
+    return (job.part, job.optimizer) if job.part == "entropy" else None
+
+
+def units(all_jobs: Iterable[Any]) -> list[list[Any]]:
+    """The jobs as they run: populations, and single ones."""
+    found: dict[Any, list[Any]] = {}
+    for number, job in enumerate(all_jobs):
+        key = together(job)
+        found.setdefault(number if key is None else key, []).append(job)
+    return list(found.values())
+
+
+def label(unit: list[Any]) -> str:
+    """A unit's name, such as `truth-decade4-seed7`."""
+    job = unit[0]
+    told = {
+        "truth": lambda: f"decade{job.decade}-seed{job.seed}",
+        "resolution": lambda: job.case,
+        "atlas": lambda: f"{job.case}-batch{job.batch_size}",
+        "entropy": lambda: job.optimizer,
+        "beyond": lambda: f"{job.case}-{job.view}",
+        "cost": lambda: job.case,
+    }
+    return f"{job.part}-{told[job.part]()}"
+
+
+def cost(job: Any) -> float:
+    """Seconds on an H200, roughly."""
+    if job.part == "truth":
+        size = size_of(job.widths)
+        return 2.0 + (0.9 if job.minibatch else 0.5) * job.budget + job.draws * (1.2e-4 + 2.5e-11 * size)
+    if job.part == "resolution":
+        return 4.0 + len(job.rungs) * job.budget * 0.8
+    if job.part == "atlas":
+        cells = len(job.factors) ** 2
+        return 10.0 + max(job.lengths) * 1e-3 + cells * job.budget
+    if job.part == "entropy":
+        return 1.0 + (1.2 * job.budget + 2.0 if job.full else 0.0)
+    if job.part == "beyond":
+        measured = {"training": job.moments, "weights": 8, "data": 4}[job.view]
+        return 20.0 + measured * job.budget * 1.5
+    return 12.0
+
+
+# ---------------------------------------------------------------------- the parts
+
+
+def size_of(widths: Iterable[int]) -> int:
+    """Parameters of a deep linear network.
+
+    Examples:
+        >>> size_of([10, 5, 10])
+        100
+    """
+    return sum(a * b for a, b in pairwise(widths))
+
+
+def random_widths(decade: int, seed: int) -> tuple[tuple[int, ...], int]:
+    """Widths and rank of a deep linear network of 10^decade to 10^(decade + 1) parameters, 1–5 hidden layers.
+
+    The size is log-uniform and widths differ by up to a factor of three. As in the published code a layer is of full
+    rank with probability 0.8, and else of any rank from 0 on; the map has the smallest of these ranks.
+
+    Examples:
+        >>> widths, rank = random_widths(3, seed=0)
+        >>> 1000 <= size_of(widths) <= 10_000, 0 <= rank <= min(widths)
+        (True, True)
+    """
+    draw = random.Random(1000 * decade + seed)
+    shape = [draw.uniform(0.5, 1.5) for _ in range(draw.randint(1, 5) + 2)]
+    wanted = 10 ** draw.uniform(decade + 0.05, decade + 0.95)
+    scale = math.sqrt(wanted / sum(a * b for a, b in pairwise(shape)))
+    widths = tuple(max(2, round(scale * part)) for part in shape)
+    full = [min(pair) for pair in pairwise(widths)]
+    return widths, min(most if draw.random() < _FULL_RANK else draw.randint(0, most) for most in full)
+
+
+def published_step(size: int, samples: int) -> float:
+    """ε of the published runs for a network of that size: ε·nβ interpolated between what the published code has.
+
+    Examples:
+        >>> published_step(10_000, 10_000), published_step(10**8, 10**6)
+        (5e-06, 5e-09)
+    """
+    (low, first), (high, last) = _PUBLISHED
+    share = min(1.0, max(0.0, (math.log10(size) - low) / (high - low)))
+    scaled = math.exp((1 - share) * math.log(first) + share * math.log(last))
+    return float(f"{scaled * math.log(samples) / samples:.4g}")
+
+
+def _truth(plan: Plan) -> Iterator[Truth]:
+    columns = (plan.decades, plan.networks, plan.truth_budgets, plan.published_draws)
+    for decade, count, budget, draws in zip(*columns, strict=True):
+        for seed in range(plan.seed, plan.seed + count):
+            widths, rank = random_widths(decade, seed)
+            gamma = float(f"{plan.truth_gamma * sum(widths) / len(widths):.4g}")
+            variance = float(f"{plan.truth_stiffness * gamma * math.log(plan.samples) / plan.samples:.4g}")
+            yield Truth(
+                decade=decade, seed=seed, widths=widths, rank=rank, samples=plan.samples, gamma=gamma,
+                variance=variance,
+                budget=budget, minibatch=seed - plan.seed < plan.truth_minibatch,
+                step_size=published_step(size_of(widths), plan.samples), draws=draws, batch_size=plan.published_batch,
+            )  # fmt: skip
+
+
+def _ladders(plan: Plan) -> Iterator[Ladder]:
+    for case in plan.ladder_cases:
+        yield Ladder(
+            case=case, seed=plan.seed, rungs=plan.rungs, gamma=plan.ladder_gamma, budget=plan.ladder_budget,
+            data=plan.data, widths=plan.atlas_widths, samples=plan.atlas_samples, epochs=plan.atlas_epochs,
+        )  # fmt: skip
+
+
+def _maps(plan: Plan) -> Iterator[Map]:
+    for case in plan.atlas_cases:
+        real = case == "real"
+        for batch in plan.batches:
+            yield Map(
+                case=case, seed=plan.seed, batch_size=batch, factors=plan.factors, lengths=plan.lengths,
+                chains=plan.atlas_chains, budget=plan.atlas_budget, data=plan.data if real else "digits",
+                widths=plan.atlas_widths if real else (8,), samples=plan.atlas_samples if real else 1000,
+                epochs=plan.atlas_epochs if real else 60,
+            )  # fmt: skip
+
+
+def _descents(plan: Plan) -> Iterator[Descent]:
+    for optimizer in ("sgd", "entropy-sgd"):
+        for seed in range(plan.seed, plan.seed + plan.entropy_seeds):
+            yield Descent(
+                optimizer=optimizer, seed=seed, data=plan.data, widths=plan.entropy_widths,
+                samples=plan.entropy_samples, epochs=plan.entropy_epochs, train_batch=plan.entropy_batch,
+                lr=plan.entropy_lr, draws=plan.entropy_draws, step_size=plan.entropy_step,
+                full=seed - plan.seed < plan.entropy_full, budget=plan.entropy_budget,
+            )  # fmt: skip
+
+
+def _follows(plan: Plan) -> Iterator[Follow]:
+    for case in plan.beyond_cases:
+        grokking = case == "grokking"
+        for view in ("training",) if grokking else ("training", "weights", "data"):
+            yield Follow(
+                case=case, view=view, seed=plan.seed, size=plan.beyond_size,
+                epochs=plan.grokking_epochs if grokking else plan.beyond_epochs, moments=plan.beyond_moments,
+                budget=plan.beyond_budget,
+            )  # fmt: skip
+
+
+def _timings(plan: Plan) -> Iterator[Timing]:
+    for case in plan.cost_cases:
+        yield Timing(case=case, seed=plan.seed, chains=plan.cost_chains, draws=plan.cost_draws, millions=plan.large)

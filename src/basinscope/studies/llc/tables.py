@@ -1,0 +1,286 @@
+"""Tables of the results, part by part, and the targets judged by them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from ...errors import InputError
+from ..ngd_vs_sgd.statistics import welch
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Row = dict[str, Any]
+MEDIAN, TAIL = 0.05, 0.15  # targets of the relative error in every decade
+BIASED = 0.10
+LARGE_GIGABYTES = 40.0
+PAPER_ENTROPY = (880.0, 1015.0)  # λ̂ of Entropy-SGD and of SGD in paper 003
+PUBLISHED = "40 NaN in 593 runs, about 44 % of them below λ by more than 21 %"
+
+
+def tables(table: pd.DataFrame) -> dict[str, pd.DataFrame]:
+    """A table for every part that there is, by the name of its file."""
+    import pandas as pd
+
+    makers = {
+        "truth": {"truth": _networks, "truth_decades": decades},
+        "resolution": {"resolution": _ladders},
+        "atlas": {"atlas": maps},
+        "entropy": {"entropy": _members, "entropy_tests": comparisons},
+        "beyond": {"beyond_training": _training, "beyond_parts": _parts},
+        "cost": {"cost": _costs},
+    }
+    found: dict[str, pd.DataFrame] = {}
+    for part, own in makers.items():
+        rows = table[table["part"] == part]
+        if len(rows):
+            made = {name: pd.DataFrame(make(rows.dropna(axis=1, how="all"))) for name, make in own.items()}
+            found |= {name: each for name, each in made.items() if len(each)}
+    return found
+
+
+# ---------------------------------------------------------------------- truth
+
+
+def _networks(rows: pd.DataFrame) -> list[Row]:
+    kept = ("decade", "seed", "parameters", "hidden_layers", "rank", "multiplicity", "exact", "method", "sampler",
+            "llc", "llc_stderr", "error", "verdict", "reason", "spent")  # fmt: skip
+    widths = ["-".join(str(int(width)) for width in each) for each in rows["widths"]]
+    chosen = [{name: row.get(name) for name in kept} for row in rows.to_dict("records")]
+    return [{"widths": shown, **row} for shown, row in zip(widths, chosen, strict=True)]
+
+
+def decades(rows: pd.DataFrame) -> list[Row]:
+    """Errors per decade of size and method: median and 95th percentile of |λ̂/λ − 1|, and how many gave no number.
+
+    A verdict of `failed` counts as a failure, and its number as an error, too, where there is one.
+    """
+    found = []
+    for (method, decade), own in rows.groupby(["method", "decade"], sort=False):
+        errors = own["error"].dropna()
+        sizes = errors.abs()
+        found.append(
+            {
+                "method": method, "decade": int(decade), "networks": len(own),
+                "no_number": int(own["error"].isna().sum()), "failed": int((own["verdict"] == "failed").sum()),
+                "doubtful": int((own["verdict"] == "doubtful").sum()),
+                "median": _quantile(sizes, 0.5), "p95": _quantile(sizes, 0.95), "signed_median": _quantile(errors, 0.5),
+                "share_21_below": float((errors < -0.21).mean()) if len(errors) else math.nan,
+                "seconds": _quantile(own["spent"], 0.5),
+            }
+        )  # fmt: skip
+    return sorted(found, key=lambda row: (row["method"], row["decade"]))
+
+
+def _quantile(values: pd.Series, share: float) -> float:
+    return float(values.quantile(share)) if len(values) else math.nan
+
+
+# ---------------------------------------------------------------------- resolution
+
+
+def _ladders(rows: pd.DataFrame) -> list[Row]:
+    kept = ("case", "rung", "llc", "llc_stderr", "verdict", "exact", "limit", "half_soft_rank", "heat_capacity", "n",
+            "parameters", "watanabe")  # fmt: skip
+    found = []
+    for row in rows.to_dict("records"):
+        own = {name: row.get(name) for name in kept}
+        exact = own["exact"]
+        known = exact is not None and math.isfinite(exact)
+        found.append({**own, "error": own["llc"] / exact - 1 if known else math.nan})
+    return found
+
+
+# ---------------------------------------------------------------------- atlas
+
+
+def maps(rows: pd.DataFrame) -> list[Row]:
+    """Every cell beside the reference at its (nβ, γ): measured and predicted relative bias."""
+    found = []
+    for case, own in rows.groupby("case", sort=False):
+        references = {
+            (float(f"{row['nbeta']:.8g}"), float(f"{row['gamma']:.8g}")): row
+            for row in own[own["kind"] == "reference"].to_dict("records")
+        }
+        for row in own[own["kind"] == "cell"].to_dict("records"):
+            at = references.get((float(f"{row['nbeta']:.8g}"), float(f"{row['gamma']:.8g}")))
+            if at is None:
+                continue
+            truth = at["llc"]
+            stable = row["step_size"] * (row["nbeta"] * row["largest_eigenvalue"] + row["gamma"]) < 4
+            predicted = row["share"] * (1 + row["lift"] / truth) - 1 if stable else math.inf
+            found.append(
+                {
+                    "case": case, "gamma": row["gamma"], "nbeta": row["nbeta"], "step_size": row["step_size"],
+                    "length": row["length"], "batch_size": row["cell_batch"], "llc": row["llc"],
+                    "llc_stderr": row["llc_stderr"], "diverged": bool(row["diverged"]), "reference": truth,
+                    "reference_stderr": at["llc_stderr"], "reference_verdict": at["verdict"],
+                    "bias": row["llc"] / truth - 1, "predicted": predicted,
+                    "is_calibrated": bool(row["is_calibrated"]),
+                }
+            )  # fmt: skip
+    return found
+
+
+# ---------------------------------------------------------------------- entropy
+
+
+def _members(rows: pd.DataFrame) -> list[Row]:
+    kept = ("optimizer", "seed", "outcome", "parameters", "train_loss", "test_loss", "test_accuracy", "llc_paper",
+            "llc_paper_stderr", "llc_paper_verdict", "llc", "llc_stderr", "llc_verdict")  # fmt: skip
+    return [{name: row.get(name) for name in kept} for row in rows.to_dict("records")]
+
+
+def comparisons(rows: pd.DataFrame) -> list[Row]:
+    """Entropy-SGD less SGD by Welch's test, for every measurement; failed estimates are left out."""
+    found = []
+    for name in ("llc_paper", "llc", "train_loss", "test_loss", "test_accuracy"):
+        if name not in rows:
+            continue
+        sound = rows[rows[f"{name}_verdict"] != "failed"] if f"{name}_verdict" in rows else rows
+        first, second = (
+            [float(value) for value in sound.loc[sound["optimizer"] == kind, name] if math.isfinite(value)]
+            for kind in ("entropy-sgd", "sgd")
+        )
+        try:
+            told = welch(first, second)
+        except InputError:
+            means = [math.fsum(values) / len(values) if values else math.nan for values in (first, second)]
+            found.append({"measurement": name, "entropy_sgd": means[0], "sgd": means[1],
+                          "difference": means[0] - means[1], "seeds": min(len(first), len(second))})  # fmt: skip
+            continue
+        found.append(
+            {
+                "measurement": name, "entropy_sgd": told.first, "entropy_sgd_stderr": told.first_stderr,
+                "sgd": told.second, "sgd_stderr": told.second_stderr, "difference": told.difference, "low": told.low,
+                "high": told.high, "p": told.p, "effect": told.effect, "seeds": min(told.counts),
+            }
+        )  # fmt: skip
+    return found
+
+
+# ---------------------------------------------------------------------- beyond and cost
+
+
+def _training(rows: pd.DataFrame) -> list[Row]:
+    kept = ("case", "epoch", "train_loss", "validation_loss", "test_accuracy", "llc", "llc_stderr", "llc_verdict",
+            "half_soft_rank", "gamma", "nbeta")  # fmt: skip
+    own = rows[rows["view"] == "training"]
+    return [{name: row.get(name) for name in kept} for row in own.to_dict("records")]
+
+
+def _parts(rows: pd.DataFrame) -> list[Row]:
+    kept = ("case", "view", "piece", "parameters", "n", "train_loss", "llc", "llc_stderr", "llc_verdict",
+            "half_soft_rank", "gamma", "nbeta")  # fmt: skip
+    own = rows[rows["view"] != "training"]
+    return [{name: row.get(name) for name in kept} for row in own.to_dict("records")]
+
+
+def _costs(rows: pd.DataFrame) -> list[Row]:
+    kept = ("case", "parameters", "chains", "batch", "milliseconds", "gigabytes", "where")
+    return [{name: row.get(name) for name in kept} for row in rows.to_dict("records")]
+
+
+# ---------------------------------------------------------------------- targets
+
+
+def targets(made: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
+    """What the study was to show, and whether it does; parts that were not run have no row."""
+    import pandas as pd
+
+    rows: list[Row] = []
+    for name, judge in (
+        ("truth_decades", _truth_targets), ("resolution", _ladder_targets), ("atlas", _atlas_targets),
+        ("entropy_tests", _entropy_targets), ("cost", _cost_targets),
+    ):  # fmt: skip
+        if name in made:
+            rows += judge(made[name])
+    return pd.DataFrame(rows, columns=["target", "wanted", "found", "met"])
+
+
+def _met(target: str, wanted: str, found: str, met: bool | None) -> Row:
+    return {
+        "target": target,
+        "wanted": wanted,
+        "found": found,
+        "met": "open" if met is None else "yes" if met else "no",
+    }
+
+
+def _truth_targets(table: pd.DataFrame) -> list[Row]:
+    rows = []
+    for method in ("calibrated", "minibatch", "published"):
+        own = table[table["method"] == method]
+        if not len(own):
+            continue
+        median, tail, lost = own["median"].max(), own["p95"].max(), int(own["no_number"].sum())
+        below = float((own["share_21_below"].fillna(0) * own["networks"]).sum() / own["networks"].sum())
+        told = (
+            f"worst decade: median {median:.1%}, 95th percentile {tail:.1%}; {lost} of {int(own['networks'].sum())} "
+            f"without a number; {below:.0%} below λ by more than 21 %"
+        )
+        if method != "published":
+            wanted = "median ≤ 5 % and 95th percentile ≤ 15 % in every decade, always a number"
+            good = bool(median <= MEDIAN and tail <= TAIL and lost == 0)
+            how = "without tuning" if method == "calibrated" else "minibatches alone"
+            rows.append(_met(f"λ̂ of deep linear networks, {how}", wanted, told, good))
+        else:
+            rows.append(_met("The published protocol on the same networks", f"as published: {PUBLISHED}", told, None))
+    return rows
+
+
+def _ladder_targets(table: pd.DataFrame) -> list[Row]:
+    known = table[table["error"].notna()]
+    if not len(known):
+        return []
+    span = math.log10(table["rung"].max() / table["rung"].min())
+    off = ((known["llc"] - known["exact"]).abs() / known["llc_stderr"]).median()
+    told = f"{span:.1f} decades; median |error| {known['error'].abs().median():.1%}, median |z| {off:.1f}"
+    good = bool(span >= 3.99 and known["error"].abs().median() <= MEDIAN)
+    return [_met("λ_t over four decades of nβ in one run", "four decades, median error ≤ 5 %", told, good)]
+
+
+def _atlas_targets(table: pd.DataFrame) -> list[Row]:
+    own = table[(table["reference_verdict"] != "failed") & ~table["diverged"] & table["bias"].notna()]
+    if not len(own):
+        return []
+    measured, predicted = own["bias"].abs() > BIASED, own["predicted"].abs() > BIASED
+    lost = table["diverged"]
+    foreseen = lost & ~(table["predicted"].abs() <= BIASED)
+    told = (
+        f"{int(measured.sum())} of {len(own)} settings biased by more than 10 %, {int(lost.sum())} diverged; theory "
+        f"agrees on {float((measured == predicted).mean()):.0%} of them and on {int(foreseen.sum())} of those diverged"
+    )
+    return [_met("Where plain SGLD is biased by more than 10 %", "shaded on every map", told, True)]
+
+
+def _entropy_targets(table: pd.DataFrame) -> list[Row]:
+    rows = []
+    for name, shown in (("llc_paper", "paper's settings"), ("llc", "calibrated")):
+        own = table[table["measurement"] == name].to_dict("records")
+        if not own:
+            continue
+        row = own[0]
+        p = row.get("p", math.nan)
+        told = (
+            f"{row['entropy_sgd']:.4g} against {row['sgd']:.4g} over {int(row['seeds'])} seeds each, "
+            f"p = {p:.2g}" if math.isfinite(p) else
+            f"{row['entropy_sgd']:.4g} against {row['sgd']:.4g} over {int(row['seeds'])} seeds each: too few for a test"
+        )  # fmt: skip
+        wanted = f"lower, as published: about {PAPER_ENTROPY[0]:g} against {PAPER_ENTROPY[1]:g}"
+        decided = math.isfinite(p) and p < 0.05
+        rows.append(_met(f"λ̂ of Entropy-SGD against SGD, {shown}", wanted, told,
+                         bool(row["difference"] < 0) if decided else None))  # fmt: skip
+    return rows
+
+
+def _cost_targets(table: pd.DataFrame) -> list[Row]:
+    large = table[(table["case"] == "large")].to_dict("records")
+    if not large or large[0]["gigabytes"] is None or not math.isfinite(large[0]["gigabytes"]):
+        return []
+    row = large[0]
+    told = f"{row['gigabytes']:.1f} GB for {row['parameters'] / 1e6:.0f} M parameters and {int(row['chains'])} chains"
+    good = bool(row["gigabytes"] <= LARGE_GIGABYTES) if row["parameters"] >= 9.9e7 else None
+    return [_met("Memory of a 100 M-parameter network with 4 chains", "within 40 GB", told, good)]

@@ -1,0 +1,218 @@
+"""The pieces of the study against what they stand for."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import basinscope as bs
+from basinscope.sampling.calibration import resolution
+from basinscope.sampling.chains import ChainLosses
+from basinscope.sampling.local import Settings
+from basinscope.studies.llc import atlas, cases, plan, truth
+from basinscope.studies.llc import resolution as ladder
+from basinscope.studies.llc.beyond import accuracy, pieces, subsets
+from basinscope.studies.llc.descent import StackedEntropySGD
+from basinscope.studies.llc.heads import head, split_heads
+from basinscope.training import Member, Population
+from basinscope.zoo.data import characters
+from basinscope.zoo.models import ffnn, transformer
+
+
+def first(part, **changes):
+    return next(plan.jobs(replace(plan.Plan(parts=(part,)), **changes)))
+
+
+# ---------------------------------------------------------------------- Entropy-SGD for a population
+
+
+def blob(n=64):
+    x = torch.randn(n, 3, generator=torch.Generator().manual_seed(0))
+    return x, (x[:, 0] > 0).long()
+
+
+def test_a_population_follows_entropy_sgd():
+    """With one sample many times over no batch is random: every member must end where the optimizer takes it alone."""
+    data = torch.tensor([[0.5, -1.0, 2.0]]).repeat(64, 1), torch.ones(64, dtype=torch.long)
+    options = {"inner_steps": 5, "inner_lr": 0.3, "gamma": 0.05, "scoping": 0.01, "noise": 0.0}
+    members = [Member(seed=seed, lr=1.0, batch_size=64) for seed in (3, 4)]
+    together = Population(lambda: ffnn([3, 4, 2]), members, data, optimizer=StackedEntropySGD(**options))
+    together.train(15, progress=False)
+    for number, member in enumerate(members):
+        torch.manual_seed(member.seed)
+        net = ffnn([3, 4, 2])
+        alone = bs.optim.EntropySGD(net.parameters(), lr=1.0, **options)
+
+        def closure(net=net, alone=alone):
+            alone.zero_grad()
+            loss = nn.functional.cross_entropy(net(data[0]), data[1])
+            loss.backward()
+            return loss
+
+        for _ in range(3):
+            alone.step(closure)
+        for name, parameter in net.named_parameters():
+            assert torch.allclose(together.parameters[name][number], parameter, atol=2e-6), name
+
+
+def test_noise_moves_the_members_and_repeats():
+    def ended():
+        torch.manual_seed(0)
+        member = [Member(seed=0, lr=1.0, batch_size=16)]
+        found = Population(lambda: ffnn([3, 4, 2]), member, blob(), optimizer=StackedEntropySGD(noise=0.1))
+        found.train(20, progress=False)
+        return found.parameters["1.weight"]
+
+    assert torch.equal(ended(), ended())
+
+
+# ---------------------------------------------------------------------- heads of a transformer
+
+
+def test_heads_have_parameters_of_their_own():
+    torch.manual_seed(0)
+    net = transformer(8, 6, layers=2, width=8, heads=2)
+    parts = split_heads(net)
+    tokens = torch.randint(8, (5, 6), generator=torch.Generator().manual_seed(0))
+    assert torch.allclose(parts(tokens), net(tokens), atol=1e-6)
+    data = (tokens, tokens.roll(-1, 1))
+    land = bs.Landscape(parts, "cross_entropy", data)
+    assert land.dimension == sum(p.numel() for p in net.parameters())
+    one = land.restrict(head(1, 0))
+    assert one.dimension == 3 * 4 * 8 + 3 * 4 + 8 * 4
+    silent = {name: torch.zeros_like(tensor) for name, tensor in one.parameters.items()}
+    moved = {**land.parameters, **silent}
+    with torch.no_grad():
+        head_off = net.blocks[1].attention
+        head_off.output.weight[:, :4] = 0  # the columns that read head 0
+        exact = bs.Landscape(net, "cross_entropy", data).per_sample()
+    assert torch.allclose(land.per_sample(moved), exact, atol=1e-5)
+    assert ChainLosses(one).batched
+
+
+def test_pieces_and_subsets():
+    torch.manual_seed(0)
+    data = characters(12, 8, test=4)
+    land = bs.Landscape(split_heads(transformer(29, 8, layers=1, width=8, heads=2)), "cross_entropy", data.train)
+    named = pieces(land)
+    assert list(named) == ["block 0, head 0", "block 0, head 1", "block 0, feedforward", "embedding", "read-out"]
+    assert sum(part.n for part in subsets(land).values()) == land.n
+    assert 0 <= accuracy(land) <= 1
+    flat = bs.Landscape(ffnn([3, 4, 2]), "cross_entropy", blob())
+    assert list(pieces(flat)) == ["1 Linear", "3 Linear"]
+    assert sum(part.dimension for part in pieces(flat).values()) == flat.dimension
+
+
+def test_accuracy_of_a_perfect_network():
+    net = nn.Linear(3, 2, bias=False)
+    with torch.no_grad():
+        net.weight.copy_(torch.tensor([[-1.0, 0, 0], [1.0, 0, 0]]))
+    assert accuracy(bs.Landscape(net, "cross_entropy", blob())) == 1.0
+
+
+# ---------------------------------------------------------------------- atlas
+
+
+def quadratic():
+    """H = diag(2, 0.5), no noise in the residuals."""
+    basis = torch.linalg.qr(torch.randn(200, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64))[0]
+    x = basis * torch.tensor([2.0, 0.5], dtype=torch.float64).sqrt() * 200**0.5
+    net = nn.Linear(2, 1, bias=False, dtype=torch.float64)
+    nn.init.ones_(net.weight)
+    return bs.Landscape(net, "gaussian", (x, net(x).detach()), sigma=1.0)
+
+
+def test_cells_of_plain_sgld_against_its_exact_stationary_law():
+    """On a quadratic with all data in a batch SGLD's variance is 1/(a(1 − εa/4)); each chain has its own (nβ, γ, ε)."""
+    land = quadratic()
+    job = replace(first("atlas"), batch_size=200, lengths=(1500,), chains=32, seed=1)
+    wanted = [atlas.Cell(1.0, t, eps, 1500, 200) for t, eps in ((50.0, 0.02), (50.0, 0.005), (10.0, 0.1))]
+    for cell, row in zip(wanted, atlas.measure(land, wanted, job), strict=True):
+        exact = 0.0
+        for sigma in (2.0, 0.5):
+            a = cell.nbeta * sigma + cell.gamma
+            exact += 0.5 * cell.nbeta * sigma / (a * (1 - cell.step_size * a / 4))
+        # batches are drawn with replacement, and add a little noise of their own
+        assert row["llc"] == pytest.approx(exact, abs=4 * row["llc_stderr"] + 0.03 * exact)
+        assert not row["diverged"]
+
+
+def test_diverging_cells_say_so():
+    job = replace(first("atlas"), batch_size=200, lengths=(64,), chains=2)
+    (row,) = atlas.measure(quadratic(), [atlas.Cell(1.0, 50.0, 5.0, 64, 200)], job)
+    assert row["diverged"]
+    assert math.isnan(row["llc"])
+
+
+def test_predictions_are_the_formulas():
+    land = quadratic()
+    cell = atlas.Cell(1.0, 50.0, 0.01, 400, 20)
+    (row,) = atlas.predictions(land, [cell], seed=0)
+    x = land.samples.inputs
+    noise = float(((x.T @ x) / land.n * 0).trace())  # residuals vanish, and gradients with them
+    assert row["lift"] == pytest.approx(0.01 * 50 / 8 * (2.5 + 50 / 20 * 0.9 * noise), rel=0.03)
+    extra = 1.0 + 1 / (0.01 * 300)
+    exact = sum(s / (s + extra / 50) for s in (2.0, 0.5)) / sum(s / (s + 1 / 50) for s in (2.0, 0.5))
+    assert row["share"] == pytest.approx(exact, rel=0.01)
+
+
+def test_cells_cover_every_pair():
+    centre = atlas.Cell(1.0, 100.0, 0.1, 500, 64)
+    job = replace(first("atlas"), batch_size=64, factors=(0.5, 1.0, 2.0), lengths=(100, 500))
+    found = set(atlas.cells(centre, job))
+    assert centre in found
+    assert len(found) == 1 + 3 * 2 + 1 + 3 * 4 + 3 * 2  # the centre, axes, and planes off the axes
+    other = set(atlas.cells(centre, replace(job, batch_size=8)))
+    assert len(other) == 1 + 3 * 2 + 1
+    assert {cell.batch_size for cell in other} == {8}
+
+
+# ---------------------------------------------------------------------- ladder and truth
+
+
+def test_a_ladder_finds_the_exact_curve():
+    job = replace(first("resolution"), case="quadratic", rungs=(10.0, 1000.0, 100_000.0))
+    found = ladder.subject(job)
+    settings = Settings(sampler="hmc", budget=2.0, rtol=0.03)
+    for t, row in zip(job.rungs, ladder.climb(found.land, job.rungs, 1.0, settings), strict=True):
+        exact = found.exact(t, 1.0)
+        assert row["llc"] == pytest.approx(exact, abs=max(4 * row["llc_stderr"], 2e-3 * exact))
+
+
+def test_truth_has_a_row_for_each_method():
+    job = replace(
+        first("truth", samples=300), widths=(4, 3, 4), rank=2, budget=1.0, draws=64, step_size=1e-4, samples=300
+    )
+    ours, again, theirs = truth.run(job)
+    assert ours["exact"] == theirs["exact"] == 7.0
+    assert ours["multiplicity"] == 2
+    assert [row["method"] for row in (ours, again, theirs)] == ["calibrated", "minibatch", "published"]
+    assert (ours["sampler"], again["sampler"], theirs["sampler"]) == ("hmc", "minibatch", "sgld")
+    assert ours["parameters"] == 24
+    assert abs(ours["error"]) < 0.3
+
+
+def test_planted_data_are_fitted_exactly():
+    net = cases.linear_network((5, 4, 3), 2, seed=0)
+    for variance, floor in ((4.0, 1.5 * math.log(2 * math.pi)), (None, 0.0)):
+        land = cases.linear_landscape(net, 100, 0, variance)
+        assert float(land.per_sample().mean()) == pytest.approx(floor, abs=1e-6)
+    assert float(land.samples.inputs.abs().max()) <= 10
+    assert resolution(land).nbeta == pytest.approx(100 / math.log(100))
+
+
+def test_a_packed_data_set_is_read_again(tmp_path, monkeypatch):
+    rng = np.random.default_rng(0)
+    images = {"x": (6, 3, 4, 4), "test_x": (2, 3, 4, 4)}
+    arrays = {name: rng.integers(0, 256, shape).astype(np.uint8) for name, shape in images.items()}
+    np.savez(tmp_path / cases.SMALL_CIFAR, **arrays, y=np.arange(6, dtype=np.uint8), test_y=np.zeros(2, np.uint8))
+    monkeypatch.setenv("BASINSCOPE_DATA", str(tmp_path))
+    cases.images.cache_clear()
+    data = cases.images("cifar10", 4)
+    cases.images.cache_clear()
+    assert data.train[0].shape == (4, 3, 4, 4)
+    assert float(data.train[0].max()) <= 1
+    assert data.train[1].tolist() == [0, 1, 2, 3]

@@ -1,0 +1,119 @@
+"""From rows to tables, targets, figures and a page; and the whole way of a run on a machine without pydantic."""
+
+import math
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from basinscope.runs.results import Results
+from basinscope.runs.settings import resolved
+from basinscope.runs.store import Store
+from basinscope.studies.llc.__main__ import PLAIN, main
+from basinscope.studies.llc.study import STUDY
+from basinscope.studies.llc.tables import comparisons, decades, maps, tables, targets
+
+TINY = [
+    "decades=[2]", "networks=[1]", "samples=200", "truth_budgets=[0.2]", "published_draws=[64]",
+    "rungs=[10.0, 1000.0]", "ladder_cases=[quadratic]", "ladder_budget=0.2", "factors=[0.5, 1.0]",
+    "lengths=[32, 64]", "batches=[16, 400]", "atlas_budget=0.05", "entropy_seeds=3", "entropy_epochs=2",
+    "entropy_full=0", "entropy_draws=16", "entropy_samples=100", "beyond_cases=[grokking]", "grokking_epochs=20",
+    "beyond_moments=1", "beyond_budget=0.05", "cost_cases=[mlp]", "cost_draws=2", "atlas_epochs=10",
+]  # fmt: skip
+
+
+def truth(errors, method="calibrated", decade=2):
+    return pd.DataFrame(
+        {
+            "part": "truth", "method": method, "decade": decade, "seed": range(len(errors)), "error": errors,
+            "verdict": ["failed" if math.isnan(each) else "ok" for each in errors], "spent": 1.0, "exact": 10.0,
+            "llc": [10 * (1 + each) for each in errors], "parameters": 500, "widths": [[5, 4, 5]] * len(errors),
+        }
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("errors", "met"),
+    [([0.01, -0.02, 0.03], "yes"), ([0.01, -0.2, 0.03], "no"), ([0.06, 0.06, 0.06], "no"), ([0.01, math.nan], "no")],
+)
+def test_the_target_of_the_ground_truth(errors, met):
+    judged = targets(tables(truth(errors)))
+    assert judged["met"].tolist() == [met]
+
+
+def test_errors_by_decade():
+    table = pd.concat([truth([0.1, -0.3, math.nan]), truth([0.02], decade=3), truth([-0.5], "published")])
+    rows = {(row["method"], row["decade"]): row for row in decades(table)}
+    assert rows["calibrated", 2]["median"] == pytest.approx(0.2)
+    assert rows["calibrated", 2]["signed_median"] == pytest.approx(-0.1)
+    assert (rows["calibrated", 2]["no_number"], rows["calibrated", 2]["failed"]) == (1, 1)
+    assert rows["calibrated", 2]["share_21_below"] == 0.5
+    assert rows["published", 2]["share_21_below"] == 1.0
+    judged = targets(tables(table))
+    assert judged["met"].tolist() == ["no", "open"]
+
+
+def test_cells_are_compared_with_the_reference_at_their_own_resolution():
+    common = {"part": "atlas", "case": "small", "largest_eigenvalue": 2.0, "verdict": "ok"}
+    rows = [
+        {**common, "kind": "reference", "gamma": 1.0, "nbeta": 10.0, "llc": 5.0, "llc_stderr": 0.1},
+        {**common, "kind": "cell", "gamma": 1.0, "nbeta": 10.0, "step_size": 0.01, "length": 50, "cell_batch": 8,
+         "llc": 6.0, "llc_stderr": 0.1, "diverged": False, "lift": 0.5, "share": 0.9, "is_calibrated": True},
+        {**common, "kind": "cell", "gamma": 1.0, "nbeta": 10.0, "step_size": 1.0, "length": 50, "cell_batch": 8,
+         "llc": math.nan, "llc_stderr": math.nan, "diverged": True, "lift": 50.0, "share": 1.0,
+         "is_calibrated": False},
+        {**common, "kind": "cell", "gamma": 3.0, "nbeta": 10.0, "step_size": 1.0, "length": 50, "cell_batch": 8,
+         "llc": 1.0, "llc_stderr": 0.1, "diverged": False, "lift": 50.0, "share": 1.0, "is_calibrated": False},
+    ]  # fmt: skip
+    found = maps(pd.DataFrame(rows))
+    assert [row["bias"] for row in found[:1]] == [pytest.approx(0.2)]
+    assert found[0]["predicted"] == pytest.approx(0.9 * 1.1 - 1)
+    assert (found[1]["diverged"], found[1]["predicted"]) == (True, math.inf)
+    assert len(found) == 2  # nothing is known at γ = 3
+
+
+def test_entropy_against_sgd():
+    rng = np.random.default_rng(0)
+    rows = [
+        {"optimizer": kind, "seed": seed, "llc_paper": mean + rng.normal(), "llc_paper_verdict": "ok"}
+        for kind, mean in (("sgd", 20.0), ("entropy-sgd", 15.0))
+        for seed in range(10)
+    ]
+    rows[0] |= {"llc_paper": 1e9, "llc_paper_verdict": "failed"}
+    (found,) = comparisons(pd.DataFrame(rows))
+    assert found["difference"] == pytest.approx(-5, abs=1.5)
+    assert found["p"] < 1e-4
+    assert found["seeds"] == 9
+    table = pd.DataFrame(rows).assign(part="entropy")
+    (judged,) = targets(tables(table)).to_dict("records")
+    assert judged["met"] == "yes"
+
+
+@pytest.mark.slow
+def test_all_parts_run_without_pydantic_and_become_tables_figures_and_a_page(tmp_path):
+    changes = [word for change in TINY for word in ("--set", change)]
+    blocked = "import sys; sys.modules['pydantic'] = None; from basinscope.studies.llc.__main__ import main; "
+    command = ["run", "--scale", "smoke", *changes, "--out", str(tmp_path / "out"), "--scratch", str(tmp_path / "s")]
+    told = subprocess.run(
+        [sys.executable, "-c", blocked + f"sys.exit(main({command!r}))"], capture_output=True, text=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )  # fmt: skip
+    assert told.returncode == 0, told.stderr
+    planned = PLAIN.planned("smoke", TINY)
+    jobs = list(PLAIN.jobs(planned))
+    assert {file.stem for file in (tmp_path / "out").iterdir()} == {PLAIN.key(job) for job in jobs}
+
+    assert main(["adopt", str(tmp_path / "out"), "--store", str(tmp_path / "store")]) == 0
+    given = {name: list(value) if isinstance(value, tuple) else value for name, value in vars(planned).items()}
+    results = Results(STUDY, resolved(STUDY, "smoke", given), Store(tmp_path / "store"))
+    assert not results.missing
+    written = {path.name for path in results.write(tmp_path / "report")}
+    assert {"truth.png", "resolution.png", "atlas_small.png", "entropy.png", "beyond_training.png"} <= written
+    assert {"truth_decades.csv", "atlas.csv", "entropy_tests.csv", "cost.csv"} <= written
+    page = (tmp_path / "report" / "README.md").read_text()
+    assert "smoke scale" in page
+    assert "| target | wanted | found | met |" in page
+    assert STUDY.findings(results)
