@@ -12,7 +12,7 @@ PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip
 
 .DEFAULT_GOAL := help
 .SILENT:
-.PHONY: help venv test lint unit format demo bench-truth bench-speed bench-curvature bench-population bench-runs bench-criteria study-ngd clean
+.PHONY: help venv test lint unit format demo bench-truth bench-speed bench-curvature bench-population bench-runs bench-criteria study-ngd study-flatness clean
 
 help:
 	echo "make test             lint, then all tests"
@@ -28,6 +28,7 @@ help:
 	echo "make bench-report     from a clone to a report, sizes of reports, the live page at scale"
 	echo "make bench-criteria   information criteria and their asymptotic laws"
 	echo "make study-ngd        natural gradient against SGD at the smoke scale: tables, figures and a page"
+	echo "make study-flatness   flatness and the generalization gap at the smoke scale: the same"
 	echo "make clean            remove what was built, .venv included"
 
 .venv venv: $(STAMP)
@@ -81,6 +82,10 @@ bench-criteria: $(STAMP)
 study-ngd: $(STAMP)
 	$(ONE_THREAD) $(BIN)/basinscope study run ngd-vs-sgd --scale smoke $(ARGS)
 	$(ONE_THREAD) $(BIN)/basinscope study report ngd-vs-sgd --scale smoke --out results/ngd-vs-sgd/smoke
+
+study-flatness: $(STAMP)
+	$(ONE_THREAD) $(BIN)/basinscope study run flatness --scale smoke $(ARGS)
+	$(ONE_THREAD) $(BIN)/basinscope study report flatness --scale smoke --out results/flatness/smoke
 
 clean:
 	rm -rf .venv build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
