@@ -6,13 +6,14 @@ ARGS ?=
 
 BIN := .venv/bin
 STAMP := .venv/.installed
+DOCS := .venv/.docs
 # Each worker computes on one thread: more of them on a shared machine only get in each other's way.
 ONE_THREAD := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
 PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip
 
 .DEFAULT_GOAL := help
 .SILENT:
-.PHONY: help venv test lint unit format demo bench-truth bench-speed bench-curvature bench-population bench-runs bench-criteria study-ngd study-flatness clean
+.PHONY: help venv test lint unit format demo docs bench-truth bench-speed bench-curvature bench-population bench-runs bench-criteria study-ngd study-flatness study-llc clean
 
 help:
 	echo "make test             lint, then all tests"
@@ -20,6 +21,7 @@ help:
 	echo "make unit             the tests alone          (ARGS='-k llc' WORKERS=4)"
 	echo "make format           rewrite the sources in the house format"
 	echo "make demo             train a small network, measure it, write a report"
+	echo "make docs             the documentation, in site/: open site/index.html"
 	echo "make bench-truth      estimates against exact learning coefficients"
 	echo "make bench-speed      time to a given accuracy of the learning coefficient"
 	echo "make bench-curvature  traces, spectra and soft ranks: accuracy and time"
@@ -29,6 +31,7 @@ help:
 	echo "make bench-criteria   information criteria and their asymptotic laws"
 	echo "make study-ngd        natural gradient against SGD at the smoke scale: tables, figures and a page"
 	echo "make study-flatness   flatness and the generalization gap at the smoke scale: the same"
+	echo "make study-llc        the learning coefficient from toy models to transformers at the smoke scale: the same"
 	echo "make clean            remove what was built, .venv included"
 
 .venv venv: $(STAMP)
@@ -57,6 +60,15 @@ format: $(STAMP)
 
 demo: $(STAMP)
 	$(BIN)/basinscope demo $(ARGS)
+
+# The site's own packages come only where it is built. A warning is an error, and so is a page that loads from elsewhere.
+docs: $(DOCS)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+	echo "the documentation is in site/: open site/index.html"
+
+$(DOCS): $(STAMP)
+	$(PIP) install -qq -c constraints.txt -e '.[docs]'
+	touch $@
 
 bench-truth: $(STAMP)
 	$(BIN)/python benchmarks/ground_truth.py $(ARGS)
@@ -87,6 +99,10 @@ study-flatness: $(STAMP)
 	$(ONE_THREAD) $(BIN)/basinscope study run flatness --scale smoke $(ARGS)
 	$(ONE_THREAD) $(BIN)/basinscope study report flatness --scale smoke --out results/flatness/smoke
 
+study-llc: $(STAMP)
+	$(ONE_THREAD) $(BIN)/basinscope study run llc --scale smoke $(ARGS)
+	$(ONE_THREAD) $(BIN)/basinscope study report llc --scale smoke --out results/llc/smoke
+
 clean:
-	rm -rf .venv build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	rm -rf .venv build dist site .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

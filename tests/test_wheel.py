@@ -125,6 +125,29 @@ def test_extras_work_and_their_absence_names_them(wheel, fresh, extra, tmp_path)
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.parametrize("extra", EXTRAS)
+def test_every_extra_resolves_to_the_pinned_releases(extra):
+    """What the metadata asks for is pinned, the pin satisfies it, and what is installed here is that pin."""
+    from packaging.requirements import Requirement
+    from packaging.utils import canonicalize_name
+
+    lines = (ROOT / "constraints.txt").read_text().split()
+    pins = {canonicalize_name(name): release for name, _, release in (line.partition("==") for line in lines)}
+    for text in PROJECT["optional-dependencies"][extra]:
+        wanted = Requirement(text)
+        if wanted.name == "basinscope":
+            assert wanted.extras <= set(EXTRAS), text
+            continue
+        pin = pins.get(canonicalize_name(wanted.name))
+        assert pin is not None, f"{wanted.name} of {extra} is not in constraints.txt"
+        assert pin in wanted.specifier, f"{text} of {extra} excludes the pinned {pin}"
+        for found in closure([text]):
+            own = pins.get(canonicalize_name(found.name))
+            assert own in (None, found.version.partition("+")[0]), (
+                f"{found.name} {found.version} is not the pinned {own}"
+            )
+
+
 def test_citation_and_templates_are_valid():
     citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
     assert citation["version"] == basinscope.__version__
