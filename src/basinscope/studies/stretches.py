@@ -122,7 +122,10 @@ class Plain:
         return parser
 
     def _run(self, given: argparse.Namespace) -> int:
-        """Compute unit after unit until all are there or the time is up; 0 when all are there, 3 when some are left."""
+        """Compute unit after unit until all are there or the time is up.
+
+        0 when all are there, or as far as the phase asked for goes; 3 when some are left.
+        """
         began = time.monotonic()
         left, speed, unfinished = self._left(given), 1.0, 0
         given.out.mkdir(parents=True, exist_ok=True)

@@ -21,10 +21,6 @@ MARKS = {"mlp": "o", "bigmlp": "^", "cnn": "s"}
 NAMES = {"mlp": "MLP", "bigmlp": "BigMLP", "cnn": "CNN"}
 GREY = "#333333"
 GAP = "gap: test loss − training loss"
-KINDS = {
-    "curvature": INKS[0], "cheap": "#67a9cf", "gradients": INKS[3], "sampling": INKS[2], "held out": "#542788",
-    "plain": "#999999",
-}  # fmt: skip
 CHEAP = ("eq6_test", "eq8_diagonal_test", "eq8_kfac_test", "eq8_ekfac_test")
 BANDS = ("soft_rank_train", "trace_f_train")  # those whose intervals are drawn: five of them would hide each other
 WINDOWED = ("soft_rank_train", "log_det_train", "trace_f_train", "norm_f_train", "llc")

@@ -49,8 +49,8 @@ class Plan:
     folds: int = 5
     folds_batch_sizes: tuple[int, ...] = (64,)
     folds_lrs: tuple[float, ...] = (0.01,)
-    draws: int = 150
-    warmup: int = 100
+    draws: int = 120
+    warmup: int = 80
     leapfrogs: int = 8
     gamma: float = 100.0
     seed: int = 0
