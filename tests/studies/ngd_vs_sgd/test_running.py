@@ -13,14 +13,15 @@ from basinscope.runs.settings import resolved
 from basinscope.runs.store import Store
 from basinscope.studies.ngd_vs_sgd import plan
 from basinscope.studies.ngd_vs_sgd.__main__ import key_of, main, planned
-from basinscope.studies.ngd_vs_sgd.running import Moment, Trained, matching, run_branches, run_population
+from basinscope.studies.ngd_vs_sgd.running import Moment, Trained, matching, run_branches, run_population, settled
 from basinscope.studies.ngd_vs_sgd.study import STUDY
 
 TINY = [
     "data=[digits]", "networks=['1x3']", "network=1x3", "variant_network=1x3", "samples=60", "variant_samples=60",
     "batch_size=30", "seeds=2", "few_seeds=2", "branch_seeds=2", "full_seeds=0", "epochs=2", "every=2", "draws=16",
-    "alphas=[0.1]", "epsilons=[1.0e-10, 1.0e-3, 1.0]", "sweep_epochs=1", "trunk_epochs=1", "branch_epochs=1",
-    "overfit_samples=60", "overfit_epochs=4", "overfit_every=1", "lr=0.5",
+    "alphas=[0.1]", "epsilons=[1.0e-10, 1.0e-3, 1.0]", "sweep_epochs=1", "trunk_epochs=1",
+    "low_trunk_epochs=1", "branch_epochs=1", "curve_epochs=1", "overfit_samples=60", "overfit_epochs=4",
+    "overfit_every=1", "lr=0.5",
 ]  # fmt: skip
 
 
@@ -96,6 +97,16 @@ def test_branches_start_where_the_trunk_ended_and_all_five_combinations_are_ther
     end = max(row["step"] for row in rows if row["run"] == "trunk")
     assert {row["origin"] for row in rows if row["run"] != "trunk"} == {end}
     assert all(row["step"] > end for row in rows if row["run"] != "trunk")
+
+
+def test_a_trunk_ends_when_it_is_flat_after_its_drop_and_not_before():
+    def told(*losses):
+        return settled([{"train_loss": 2.3}, *({"train_loss": loss, "llc_paper": 5.0} for loss in losses)])
+
+    assert told(2.30, 2.29, 2.28, 2.27) is None
+    assert told(1.5, 1.2, 1.0) is None
+    assert "flat" in told(1.5, 1.01, 1.0, 0.99)
+    assert settled([]) is None
 
 
 def test_a_population_of_lenets_is_measured_at_its_end_and_at_equal_loss():

@@ -9,8 +9,6 @@ from ..stretches import Plain, Rows, Stretch
 from . import plan
 from .running import run_unit
 
-NAME, VERSION = "ngd-vs-sgd", 1
-
 
 def _run(stretch: Stretch) -> Iterator[list[tuple[plan.Training, Rows]]]:
     yield list(zip(stretch.jobs, run_unit(stretch.jobs, stretch.folder), strict=True))
@@ -22,8 +20,9 @@ def _label(unit: Sequence[plan.Training]) -> str:
 
 
 PLAIN = Plain(
-    NAME, VERSION, plan.Plan, plan.SCALES, plan.jobs, plan.units, plan.cost, _run, _label, lambda job: job.part
-)
+    plan.NAME, plan.VERSION, plan.Plan, plan.SCALES, plan.jobs, plan.units, plan.cost, _run, _label,
+    lambda job: job.part,
+)  # fmt: skip
 main, planned, key_of = PLAIN.main, PLAIN.planned, PLAIN.key
 
 if __name__ == "__main__":

@@ -102,7 +102,7 @@ def full(
     """λ̂ at nβ = n/log n by the calibrated estimator, the WBIC from it, and ½·soft rank at both resolutions.
 
     `half_soft_rank` is ½ Tr F(F + γ/nβ)⁻¹ at nβ = n/log n, `half_soft_rank_paper` the same at the paper's. F is the
-    Fisher matrix, the positive part of H = F + E[…]: long before a minimum H has negative eigenvalues, and no soft rank.
+    Fisher matrix, which has no negative eigenvalues: H has some before a minimum is reached, and no soft rank then.
     `step_bias` is the leading bias of the paper's sampler, (ε nβ/8) Tr H + (ε (nβ)²/8m) Tr C.
     """
     estimate = llc(

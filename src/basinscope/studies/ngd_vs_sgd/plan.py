@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+NAME, VERSION = "ngd-vs-sgd", 2
 PARTS = ("sizes", "epochs", "variants", "smoothing", "branches", "overfitting")
 
 
@@ -36,12 +37,14 @@ class Plan:
         size_alpha: smoothing α of the comparison of sizes; 0.01 in the paper.
         alpha: smoothing α elsewhere; 0.1 in the paper.
         epsilon: floor ε; 1e-10 in the paper.
-        epochs: of sizes, epochs and variants.
+        epochs: of sizes and variants.
+        curve_epochs: of the network that is followed epoch by epoch.
         every: epochs between two measurements in full.
         alphas, epsilons: of the sweeps.
         sweep_epochs: epochs of the sweeps.
         low_lr, middle_lr, high_lr: rates of the branches; 1e-4, 1e-3 and 1e-2 in the paper.
-        trunk_epochs: most epochs before the branches.
+        trunk_epochs: most epochs before the branches at the high rate.
+        low_trunk_epochs: the same at the low rate, where the loss takes as many times longer to fall.
         branch_epochs: epochs after them.
         overfit_samples, overfit_epochs, overfit_lr, overfit_every: of the part that trains too long.
         label_noise: share of its labels that are drawn anew.
@@ -72,6 +75,7 @@ class Plan:
     alpha: float = 1e-1
     epsilon: float = 1e-10
     epochs: int = 10
+    curve_epochs: int = 30
     every: int = 5
     alphas: tuple[float, ...] = (1e-3, 1e-2, 1e-1, 1.0, 10.0, 100.0)
     epsilons: tuple[float, ...] = (1e-10, 1e-6, 1e-4, 1e-2, 1.0, 100.0)
@@ -80,6 +84,7 @@ class Plan:
     middle_lr: float = 1e-3
     high_lr: float = 1e-2
     trunk_epochs: int = 15
+    low_trunk_epochs: int = 300
     branch_epochs: int = 6
     overfit_samples: int = 10_000
     overfit_epochs: int = 60
@@ -100,8 +105,9 @@ SCALES: dict[str, dict[str, Any]] = {
         "samples": 400, "batch_size": 32, "variant_samples": 400, "seeds": 3, "few_seeds": 2, "branch_seeds": 2,
         "full_seeds": 2,
         "full_parts": ["sizes", "variants", "overfitting"], "full_networks": ["1x8"], "lr": 0.2, "epochs": 20,
-        "every": 20, "draws": 200, "alphas": [1e-2, 1e-1, 1.0, 100.0], "epsilons": [1e-10, 1e-4, 1e-2, 1.0],
-        "sweep_epochs": 12, "low_lr": 0.02, "middle_lr": 0.06, "high_lr": 0.2, "trunk_epochs": 12, "branch_epochs": 6,
+        "curve_epochs": 20, "every": 20, "draws": 200, "alphas": [1e-2, 1e-1, 1.0, 100.0],
+        "epsilons": [1e-10, 1e-4, 1e-2, 1.0], "sweep_epochs": 12, "low_lr": 0.02, "middle_lr": 0.06, "high_lr": 0.2,
+        "trunk_epochs": 12, "low_trunk_epochs": 60, "branch_epochs": 6,
         "overfit_samples": 300, "overfit_epochs": 60, "overfit_lr": 0.2, "overfit_every": 6, "label_noise": 0.2,
         "sampler": "hmc", "chains": 4, "budget": 0.1, "rtol": 0.1,
     },
@@ -215,10 +221,15 @@ def cost(job: Training) -> float:
         return seconds + 0.3 + (12.0 if job.full_every else 0.0)
     moments = job.epochs / max(1, job.every)
     if job.part == "branches":
-        trunk = job.trunk_epochs * (math.ceil(samples / job.batch_size) * 5e-4 + 0.7)
+        trunk = job.trunk_epochs * (math.ceil(samples / job.batch_size) * 5e-4 + 0.7 / trunk_every(job))
         return trunk + len(job.rates) * (seconds + 0.7 * moments + (8.0 if job.full_every else 0.0))
     full = job.epochs / job.full_every if job.full_every else 0
     return seconds + 0.7 * moments + 8.0 * full
+
+
+def trunk_every(job: Training) -> int:
+    """Epochs between two measurements of a trunk: some 30 in all."""
+    return max(1, round(job.trunk_epochs / 30))
 
 
 def _common(plan: Plan, seed: int, full: int) -> Training:
@@ -245,7 +256,7 @@ def _sizes(plan: Plan) -> Iterator[Training]:
 def _epochs(plan: Plan) -> Iterator[Training]:
     for optimizer in ("sgd", "online"):
         for seed in range(plan.few_seeds):
-            yield replace(_common(plan, seed, plan.every), part="epochs", optimizer=optimizer)
+            yield replace(_common(plan, seed, plan.every), part="epochs", optimizer=optimizer, epochs=plan.curve_epochs)
 
 
 def _variants(plan: Plan) -> Iterator[Training]:
@@ -271,16 +282,16 @@ def _smoothing(plan: Plan) -> Iterator[Training]:
 
 def _branches(plan: Plan) -> Iterator[Training]:
     low, middle, high = plan.low_lr, plan.middle_lr, plan.high_lr
+    raised = (f"sgd@{low:g}", f"online@{low:g}", f"online@{middle:g}", f"online@{high:g}", f"sgd@{high:g}")
     trunks = [
-        (plan.data[0], high, (f"sgd@{high:g}", f"online@{high:g}")),
-        (plan.data[-1], low, (f"sgd@{low:g}", f"online@{low:g}", f"online@{middle:g}", f"online@{high:g}",
-                              f"sgd@{high:g}")),
-    ]  # fmt: skip
-    for data, rate, rates in trunks:
+        (plan.data[0], high, plan.trunk_epochs, (f"sgd@{high:g}", f"online@{high:g}")),
+        (plan.data[-1], low, plan.low_trunk_epochs, raised),
+    ]
+    for data, rate, trunk_epochs, rates in trunks:
         for seed in range(plan.branch_seeds):
             yield replace(
                 _common(plan, seed, plan.branch_epochs), part="branches", data=data, optimizer="branches", lr=rate,
-                epochs=plan.branch_epochs, rates=rates, trunk_epochs=plan.trunk_epochs,
+                epochs=plan.branch_epochs, rates=rates, trunk_epochs=trunk_epochs,
             )  # fmt: skip
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +15,14 @@ from ...measures.hessian_trace import hessian_trace
 from ...training import Every, Flat, Measure, Member, Population, Run, branch, train
 from .cases import builder, data_of, device, network_of, seeded_network, stacked
 from .measuring import columns, full, full_options, paper_llcs, quick, quick_options
-from .plan import Training
+from .plan import Training, trunk_every
 
 Row = dict[str, Any]
 TRUNK = "trunk"
 _STRETCH = 10  # fewest steps between two looks at a population's losses, to find where two are equal
 _LOOKS = 4  # most looks an epoch
-_WINDOW, _FLAT = 3, 0.05  # the trunk ends when loss and λ̂ stay within 5 % over three epochs
+_WINDOW, _FLAT = 3, 0.05  # the trunk ends when loss and λ̂ stay within 5 % over three rows,
+_DROP = 0.6  # after the loss has fallen to this share of its first value
 
 
 def run_unit(jobs: Sequence[Training], folder: Path) -> list[list[Row]]:
@@ -53,22 +54,33 @@ def run_branches(job: Training, folder: Path) -> list[Row]:
     data = data_of(job)
     common: dict[str, Any] = {
         "batch_size": job.batch_size, "seed": job.seed, "validation": data.test, "progress": False,
-        "measures": [Measure(quick, Every(epochs=1), options=quick_options(job))],
     }  # fmt: skip
+    seldom, each = Every(epochs=trunk_every(job)), Every(epochs=1)
     network = seeded_network(job)
     trunk = train(
         network, data.train, builder(job, "sgd", job.lr), epochs=job.trunk_epochs, folder=folder / TRUNK,
-        stop=[Flat(("train_loss", "llc_paper"), window=_WINDOW, tolerance=_FLAT)], **common,
+        stop=[settled], record=replace(seldom, start=True),
+        measures=[Measure(quick, seldom, options=quick_options(job))], **common,
     )  # fmt: skip
     found = with_full(rows_of(trunk, TRUNK), trunk, job)
     if trunk.outcome == "diverged" or trunk.checkpoint is None:
         return found
     builds = {rate: builder(job, kind, float(lr)) for rate in job.rates for kind, _, lr in [rate.partition("@")]}
-    runs = branch(trunk.checkpoint, network, data.train, builds, folder=folder, epochs=job.epochs, **common)
+    runs = branch(
+        trunk.checkpoint, network, data.train, builds, folder=folder, epochs=job.epochs,
+        measures=[Measure(quick, each, options=quick_options(job))], **common,
+    )  # fmt: skip
     for name, run in runs.items():
         own = [row for row in rows_of(run, name) if row["step"] > run.origin]
         found += with_full(own, run, job)
     return found
+
+
+def settled(rows: list[Row]) -> str | None:
+    """Whether a trunk is past the sharp drop of its loss, and loss and λ̂ are flat."""
+    if not rows or rows[-1]["train_loss"] > _DROP * rows[0]["train_loss"]:
+        return None
+    return Flat(("train_loss", "llc_paper"), window=_WINDOW, tolerance=_FLAT)(rows)
 
 
 def rows_of(run: Run, name: str) -> list[Row]:

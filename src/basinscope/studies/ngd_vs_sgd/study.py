@@ -17,9 +17,6 @@ from .page import page
 from .running import run_unit
 from .tables import claims, tables
 
-NAME = "ngd-vs-sgd"
-
-
 NgdSettings: Any = model_of(plan.Plan, "NgdSettings", base.Settings)
 NgdJob: Any = model_of(plan.Training, "NgdJob", base.Job)
 
@@ -27,7 +24,8 @@ NgdJob: Any = model_of(plan.Training, "NgdJob", base.Job)
 class NgdVsSgd(Study):
     """Figures 1–8 of papers 000/001, and each comparison measured four ways."""
 
-    name = NAME
+    name = plan.NAME
+    version = plan.VERSION
     title = "Does natural gradient find less degenerate solutions than SGD?"
     Settings = NgdSettings
     Job = NgdJob
