@@ -14,6 +14,7 @@ import torch
 
 from basinscope.errors import InputError
 from basinscope.landscape import Landscape
+from basinscope.runs.driver import run
 from basinscope.runs.results import Results
 from basinscope.runs.settings import resolved
 from basinscope.runs.store import Store
@@ -214,6 +215,15 @@ def test_a_run_without_time_says_what_is_left(tmp_path, capsys):
     Path(tmp_path / f"{PLAIN.key(job)}.json").write_text(json.dumps({}))
     assert main(["plan", *only]) == 0
     assert "grid: 11 jobs in 3 units" in capsys.readouterr().out
+
+
+def test_the_study_runs_as_any_other(tmp_path):
+    few = [*TINY, "architectures=[mlp]", "samples=[60]"]
+    given = {name: list(v) if isinstance(v, tuple) else v for name, v in vars(PLAIN.planned("smoke", few)).items()}
+    assert run(STUDY, tmp_path / "store", settings=given, progress=False).complete
+    results = Results(STUDY, resolved(STUDY, "smoke", given), Store(tmp_path / "store"))
+    assert results.table["gap"].notna().sum() == 2
+    assert results.table["cv_gap"].notna().sum() == 2
 
 
 def test_the_study_runs_a_group(tmp_path):

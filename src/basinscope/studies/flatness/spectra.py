@@ -58,8 +58,8 @@ def regularized(fisher: Tensor, level: float) -> Regularized:
 
     Examples:
         >>> found = regularized(torch.diag(torch.tensor([1.0, 3.0], dtype=torch.float64)), 1.0)
-        >>> found.soft_rank, found.soft_rank_2, round(found.half_log_det, 6)
-        (1.25, 0.8125, 1.039721)
+        >>> [round(value, 6) for value in (found.soft_rank, found.soft_rank_2, found.half_log_det)]
+        [1.25, 0.8125, 1.039721]
     """
     if not 0 < level < math.inf:
         raise InputError(f"the weight decay must be positive and finite, got {level!r}")
