@@ -1,5 +1,6 @@
 """The site: its pages, their links, what the reference covers, and that it asks nothing of other servers."""
 
+import doctest
 import importlib.util
 import os
 import re
@@ -28,6 +29,10 @@ def hook():
 
 
 SITE = hook()
+
+
+def test_the_examples_of_the_hook_run():
+    assert doctest.testmod(SITE).failed == 0
 
 
 def in_nav(entries):

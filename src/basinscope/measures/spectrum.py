@@ -25,12 +25,16 @@ class Spectrum:
     Attributes:
         matrix: `hessian`, `fisher` or `covariance`.
         dimension: d.
-        largest, smallest: the outermost eigenvalues (float64), the largest first and the smallest first.
-        largest_residuals, smallest_residuals: ‖A x − θ x‖; an eigenvalue lies within this distance.
-        largest_vectors, smallest_vectors: eigenvectors (d, k) where asked for.
+        largest: the largest eigenvalues (float64), the largest first.
+        largest_residuals: ‖A x − θ x‖; an eigenvalue lies within this distance.
+        largest_vectors: eigenvectors (d, k) where asked for.
+        smallest: the smallest eigenvalues (float64), the smallest first.
+        smallest_residuals: as for the largest.
+        smallest_vectors: as for the largest.
         bulk: quadrature rules for all other eigenvalues.
         products: matrix–vector products spent.
-        verdict, warnings: whether the outermost eigenvalues converged.
+        verdict: whether the outermost eigenvalues converged.
+        warnings: why not.
     """
 
     matrix: str

@@ -18,8 +18,13 @@ class Status:
     """How far one study at one choice of settings is.
 
     Attributes:
-        study, title, scale, settings: what was asked for, and `asked`, when.
-        total, done: jobs, and those stored.
+        study: its name.
+        title: in one line.
+        scale: that was asked for.
+        settings: that were asked for.
+        asked: when.
+        total: jobs.
+        done: those stored.
         failed: error by label, of jobs whose last attempt failed.
         seconds: computing time behind the stored results.
         driver: what the driver last told if it is at this study; `alive` says whether it still runs.

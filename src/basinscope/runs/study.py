@@ -96,8 +96,8 @@ class Study:
         name: as on the command line.
         title: one line.
         version: part of every result's address; raise it when the computation changes.
-        Settings, Job: pydantic models of the study's settings and of a job; `Job` may be a union of models that a
-            field tells apart.
+        Settings: pydantic model of the study's settings.
+        Job: pydantic model of a job, or a union of models that a field tells apart.
         scales: settings by the name of a scale.
         population: most jobs in a group.
         gpus: GPUs, or the fraction of one, that a worker wants on a cluster which has any.
