@@ -124,6 +124,8 @@ def sample(
                     trace.append(engine.run(block))
                     spent += each * block
                     report(spent / evaluations, f"{trace.draws} steps of size {size:.3g}")
+                    if not bool(engine.alive.all()):
+                        break  # a round to its end would teach no more
                 runs = _split(target, trace, engine, size, False, spent >= evaluations)
                 if spent >= evaluations or _settled(runs, rtol):
                     return runs, use_control
@@ -134,9 +136,10 @@ def sample(
             if trace.draws < 64:
                 raise
             return _split(target, trace, engine, size, True, True), use_control
-        # The largest step is too coarse for a straight line: start again from here with half of it.
+        # The largest step is too coarse for a straight line: start again from here with half of it, or less where many
+        # chains were lost.
         there = engine.living()
-        size /= 2
+        size /= 2 if float(engine.alive.double().mean()) > 0.75 else 8
 
 
 def _split(target: Target, trace: Trace, engine: Engine, size: float, interrupted: bool, exhausted: bool) -> list[Run]:

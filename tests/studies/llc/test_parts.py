@@ -177,7 +177,7 @@ def test_a_ladder_finds_the_exact_curve():
     job = replace(first("resolution"), case="quadratic", rungs=(10.0, 1000.0, 100_000.0))
     found = ladder.subject(job)
     settings = Settings(sampler="hmc", budget=2.0, rtol=0.03)
-    for t, row in zip(job.rungs, ladder.climb(found.land, job.rungs, 1.0, settings), strict=True):
+    for t, row in zip(job.rungs, ladder.descend(found.land, job.rungs, 1.0, settings), strict=True):
         exact = found.exact(t, 1.0)
         assert row["llc"] == pytest.approx(exact, abs=max(4 * row["llc_stderr"], 2e-3 * exact))
 

@@ -23,12 +23,12 @@ from ...sampling.kernels import SGLD
 from ...sampling.local import Sampler, Settings
 from ...sampling.plain import stable_step
 from ...sampling.target import Evaluate, Evaluation
-from .cases import trained_classifier
+from .cases import teacher, trained_classifier
 from .plan import Map
 
 Row = dict[str, Any]
 AXES = ("gamma", "nbeta", "step_size", "length", "batch_size")
-BATCH, LENGTH = 512, 2000  # what `bs.llc(sampler="sgld")` takes when nothing is said
+LENGTH = 2000  # what `bs.llc(sampler="sgld")` takes when nothing is said
 KEPT = 0.5  # of a chain, its second half
 _BLOCK = 250  # draws handed over at a time
 _CEILING = 1e3  # chains whose nβ·excess passes so many times d + 100 have diverged
@@ -47,7 +47,7 @@ class Cell:
 
 def run(job: Map) -> list[Row]:
     """Rows of `kind` cell, and for the calibrated batch size also `reference`."""
-    land = trained_classifier(job.data, job.samples, job.widths, job.epochs, job.seed)
+    land = teacher(trained_classifier(job.data, job.samples, job.widths, job.epochs, job.seed), job.seed)
     sampler = Sampler(land, Settings(sampler="hmc", budget=3 * job.budget, rtol=0.02, seed=job.seed))
     centre = calibrated(land, sampler, job)
     wanted = list(cells(centre, job))
@@ -74,7 +74,7 @@ def calibrated(land: Landscape, sampler: Sampler, job: Map) -> Cell:
     """What `bs.llc(land, sampler="sgld")` chooses, as far as the map reaches."""
     at = resolution(land)
     step = stable_step("sgld", sampler.geometry, at)
-    return Cell(at.gamma, at.nbeta, step, min(LENGTH, max(job.lengths)), min(BATCH, land.n))
+    return Cell(at.gamma, at.nbeta, step, min(LENGTH, max(job.lengths)), job.calibrated_batch)
 
 
 def cells(centre: Cell, job: Map) -> Iterator[Cell]:
@@ -145,10 +145,11 @@ def evaluation(
 
 
 def references(sampler: Sampler, centre: Cell, job: Map) -> list[Row]:
-    """λ̂ by Metropolis-adjusted chains at every (nβ, γ) of the map, from the hottest to the coldest."""
+    """λ̂ by Metropolis-adjusted chains at every (nβ, γ) of the map, from the coldest to the hottest."""
     rows, outcome = [], None
     for nbeta, gamma in product(
-        [factor * centre.nbeta for factor in job.factors], [factor * centre.gamma for factor in job.factors]
+        [factor * centre.nbeta for factor in sorted(job.factors, reverse=True)],
+        [factor * centre.gamma for factor in job.factors],
     ):
         outcome = sampler.run(Resolution(nbeta, gamma), lambda fraction, text: None, outcome)
         estimate = judged(sampler, outcome, {})

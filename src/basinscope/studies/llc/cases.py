@@ -122,6 +122,19 @@ def trained_classifier(name: str, samples: int, widths: tuple[int, ...], epochs:
     return Landscape(run.model, "cross_entropy", data.train)
 
 
+def teacher(land: Landscape, seed: int) -> Landscape:
+    """The same inputs with labels drawn from the network's own probabilities: w* is then the true parameter.
+
+    A classifier that fits its training data has no minimum to stand on: the loss falls along its weights for ever. As
+    its own teacher it has one, up to sampling noise, and H, F and C agree.
+    """
+    generator = torch.Generator(land.device).manual_seed(seed)
+    with torch.no_grad():
+        scores = torch.cat([land.outputs(land.parameters, batch.inputs) for batch in land.batches(4096)])
+        labels = torch.multinomial(scores.softmax(-1), 1, generator=generator)[:, 0]
+    return land.relabel(labels)
+
+
 def seeded(build: Callable[[], nn.Module], seed: int) -> nn.Module:
     """A network with weights from the seed alone, on the GPU where there is one."""
     with torch.random.fork_rng(devices=[]):

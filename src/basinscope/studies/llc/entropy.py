@@ -63,7 +63,7 @@ def trained(jobs: Sequence[Descent]) -> Population:
     data = images(first.data, first.samples)
     entropy = first.optimizer == "entropy-sgd"
     members = [Member(seed=job.seed, lr=1.0 if entropy else job.lr, batch_size=job.train_batch) for job in jobs]
-    update = StackedEntropySGD(inner_lr=2 * first.lr) if entropy else SGD()
+    update = StackedEntropySGD(inner_lr=first.lr) if entropy else SGD()
     population = Population(
         lambda: classifier(data, first.widths), members, data.train, optimizer=update, device=device()
     )

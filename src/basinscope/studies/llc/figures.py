@@ -21,8 +21,8 @@ METHODS = {
     "published": (THEIRS, "x", "published protocol"),
 }
 CASES = {
-    "quadratic": "quadratic basin", "chain": "4-3-1-3-4 linear, truth zero", "network": "6-5-4-5 linear, rank 3",
-    "real": "trained classifier",
+    "quadratic": "quadratic basin", "chain": "3-2-1-3 linear, truth zero", "network": "5-4-4 linear, rank 3",
+    "real": "trained classifier, its own labels",
 }  # fmt: skip
 AXES = {"gamma": "γ", "nbeta": "nβ", "step_size": "ε", "length": "chain length", "batch_size": "batch size"}
 

@@ -77,7 +77,7 @@ def _truth(made: Mapping[str, pd.DataFrame]) -> list[str]:
         "## Deep linear networks of known λ",
         "",
         "1–5 hidden layers, random widths and ranks, every factor of the rank of the map: there λ of the point is "
-        "Aoyagi's exact value. `calibrated` is `bs.llc(land, gamma=truth_gamma·width)` at nβ = n/log n, nothing else set: "
+        "Aoyagi's exact value. `calibrated` is `bs.llc(land, gamma=truth_gamma·width)` at nβ = n/log n, nothing else: "
         "Hamiltonian chains where they are affordable, minibatches in the larger networks; `minibatch` is the same on "
         "minibatches alone. Inputs are normal, and make the steep directions `truth_stiffness` times as stiff as γ. "
         "The distance to λ holds the finite resolution, too: at (nβ, γ) a perfect sampler would find a little less "
@@ -101,9 +101,11 @@ def _resolution(made: Mapping[str, pd.DataFrame]) -> list[str]:
     return [
         "## λ̂ is a function of the resolution",
         "",
-        "One set of Metropolis-adjusted chains climbs a ladder of nβ at fixed γ. Exact values: closed form for the "
+        "One set of Metropolis-adjusted chains goes down a ladder of nβ at fixed γ, from the "
+        "coldest rung on. Exact values: closed form for the "
         "quadratic basin and for the chain of matrices; for the network of rank 3 the sum of both parts, which leaves "
-        "out how the localiser ties them together.",
+        "out how the localiser ties them together. The classifier is trained, then labels are drawn from its own "
+        "probabilities, so that w* is the true parameter.",
         "",
         *_markdown(made["resolution"], columns),
         "![λ_t over nβ](resolution.png)",
@@ -118,7 +120,8 @@ def _atlas(made: Mapping[str, pd.DataFrame]) -> list[str]:
     return [
         "## Where plain SGLD is biased",
         "",
-        "Relative distance of plain SGLD to Metropolis-adjusted chains at the same (nβ, γ). Theory: step size and "
+        "A trained classifier with labels drawn from its own probabilities. Relative distance of plain SGLD to "
+        "Metropolis-adjusted chains at the same (nβ, γ). Theory: step size and "
         "minibatches lift λ̂ by (ε nβ/8) Tr H + (ε (nβ)²/8m)(1 − m/n) Tr C, and modes slower than the run are missing "
         "as if γ were larger by 1/(εk).",
         "",

@@ -15,6 +15,7 @@ PARTS = ("truth", "resolution", "atlas", "entropy", "beyond", "cost")
 # 10⁴ parameters, 5e-9 with n = 10⁶ for 10⁸. Sizes between have a step between.
 _PUBLISHED = ((4.0, 5e-6 * 1e4 / math.log(1e4)), (8.0, 5e-9 * 1e6 / math.log(1e6)))
 _FULL_RANK = 0.8
+_BATCH = 512  # what the calibrated sampler takes
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,7 @@ class Plan:
             network, transformer, grokking), `cost` (time and memory of a chain draw).
         decades: exponents of the sizes of deep linear networks: 2 stands for 10² to 10³ parameters.
         networks: how many of each.
+        hidden_layers: fewest and most hidden layers.
         samples: of deep linear networks.
         truth_gamma: γ there, in units of the mean width. The published γ is 1.
         truth_stiffness: nβσ of their inputs' second moment σ, in units of γ: how fine the resolution is.
@@ -34,7 +36,7 @@ class Plan:
         truth_budgets: nominal seconds of sampling for each of the decades.
         published_draws: length of the published chain for each of the decades.
         published_batch: samples of its batches.
-        rungs: values of nβ of the ladders.
+        rungs: values of nβ of the ladders; the real network's end at n/log n, as many decades below.
         ladder_cases: `quadratic`, `chain`, `network` (deep linear, the last two) and `real`.
         ladder_gamma, ladder_budget: γ, and nominal seconds a rung.
         atlas_cases: `small`, `real`.
@@ -64,6 +66,7 @@ class Plan:
     parts: tuple[str, ...] = PARTS
     decades: tuple[int, ...] = (2, 3, 4, 5, 6, 7)
     networks: tuple[int, ...] = (14, 14, 14, 10, 5, 3)
+    hidden_layers: tuple[int, ...] = (1, 5)
     samples: int = 20_000
     truth_gamma: float = 0.5
     truth_stiffness: float = 1000.0
@@ -110,15 +113,16 @@ class Plan:
 
 SCALES: dict[str, dict[str, Any]] = {
     "smoke": {
-        "decades": [2], "networks": [4], "samples": 400, "truth_budgets": [2.0], "truth_minibatch": 0,
-        "truth_gamma": 4.0, "truth_stiffness": 100.0,
+        "decades": [2], "networks": [3], "samples": 400, "hidden_layers": [1, 2], "truth_budgets": [3.0],
+        "truth_minibatch": 0, "truth_gamma": 4.0, "truth_stiffness": 100.0,
         "published_draws": [1000], "rungs": [10.0, 100.0, 1000.0, 10_000.0, 100_000.0], "ladder_budget": 1.0,
-        "atlas_cases": ["small"], "factors": [0.25, 1.0, 4.0], "lengths": [125, 500], "batches": [32, 128],
+        "ladder_cases": ["quadratic", "chain", "real"], "atlas_cases": ["small"], "factors": [0.25, 1.0, 4.0],
+        "lengths": [125, 500], "batches": [32, 128],
         "atlas_chains": 2, "atlas_budget": 0.5, "data": "digits", "atlas_widths": [8], "atlas_samples": 400,
         "atlas_epochs": 60, "entropy_widths": [16], "entropy_samples": 400, "entropy_seeds": 5, "entropy_epochs": 20,
-        "entropy_batch": 32, "entropy_full": 2, "entropy_draws": 100, "entropy_step": 1e-4, "entropy_budget": 0.5,
+        "entropy_batch": 32, "entropy_lr": 0.2, "entropy_full": 2, "entropy_draws": 100, "entropy_step": 1e-4, "entropy_budget": 0.5,
         "beyond_size": "small", "beyond_epochs": 6, "grokking_epochs": 1200, "beyond_moments": 3,
-        "beyond_budget": 0.3, "cost_draws": 10, "cost_chains": 2, "large": 1.0,
+        "beyond_budget": 0.3, "cost_cases": ["mlp", "text", "large"], "cost_draws": 4, "cost_chains": 2, "large": 1.0,
     },
     "paper": {},
 }  # fmt: skip
@@ -173,12 +177,13 @@ class Ladder(_Config):
 
 @dataclass(frozen=True, kw_only=True)
 class Map(_Config):
-    """Plain SGLD with one batch size over γ, nβ, ε and chain length, and the references it is compared with."""
+    """Plain SGLD with one batch size over γ, nβ, ε and chain length; with the calibrated one also the references."""
 
     part: Literal["atlas"] = "atlas"
     case: str
     seed: int
     batch_size: int
+    calibrated_batch: int
     factors: tuple[float, ...]
     lengths: tuple[int, ...]
     chains: int
@@ -304,7 +309,7 @@ def cost(job: Any) -> float:
     if job.part == "resolution":
         return 4.0 + len(job.rungs) * job.budget * 0.8
     if job.part == "atlas":
-        cells = len(job.factors) ** 2
+        cells = len(job.factors) ** 2 if job.batch_size == job.calibrated_batch else 0
         return 10.0 + max(job.lengths) * 1e-3 + cells * job.budget
     if job.part == "entropy":
         return 1.0 + (1.2 * job.budget + 2.0 if job.full else 0.0)
@@ -327,8 +332,8 @@ def size_of(widths: Iterable[int]) -> int:
     return sum(a * b for a, b in pairwise(widths))
 
 
-def random_widths(decade: int, seed: int) -> tuple[tuple[int, ...], int]:
-    """Widths and rank of a deep linear network of 10^decade to 10^(decade + 1) parameters, 1–5 hidden layers.
+def random_widths(decade: int, seed: int, layers: tuple[int, ...] = (1, 5)) -> tuple[tuple[int, ...], int]:
+    """Widths and rank of a deep linear network of 10^decade to 10^(decade + 1) parameters and so many hidden layers.
 
     The size is log-uniform and widths differ by up to a factor of three. As in the published code a layer is of full
     rank with probability 0.8, and else of any rank from 0 on; the map has the smallest of these ranks.
@@ -339,7 +344,7 @@ def random_widths(decade: int, seed: int) -> tuple[tuple[int, ...], int]:
         (True, True)
     """
     draw = random.Random(1000 * decade + seed)
-    shape = [draw.uniform(0.5, 1.5) for _ in range(draw.randint(1, 5) + 2)]
+    shape = [draw.uniform(0.5, 1.5) for _ in range(draw.randint(*layers) + 2)]
     wanted = 10 ** draw.uniform(decade + 0.05, decade + 0.95)
     scale = math.sqrt(wanted / sum(a * b for a, b in pairwise(shape)))
     widths = tuple(max(2, round(scale * part)) for part in shape)
@@ -364,7 +369,7 @@ def _truth(plan: Plan) -> Iterator[Truth]:
     columns = (plan.decades, plan.networks, plan.truth_budgets, plan.published_draws)
     for decade, count, budget, draws in zip(*columns, strict=True):
         for seed in range(plan.seed, plan.seed + count):
-            widths, rank = random_widths(decade, seed)
+            widths, rank = random_widths(decade, seed, plan.hidden_layers)
             gamma = float(f"{plan.truth_gamma * sum(widths) / len(widths):.4g}")
             variance = float(f"{plan.truth_stiffness * gamma * math.log(plan.samples) / plan.samples:.4g}")
             yield Truth(
@@ -386,10 +391,12 @@ def _ladders(plan: Plan) -> Iterator[Ladder]:
 def _maps(plan: Plan) -> Iterator[Map]:
     for case in plan.atlas_cases:
         real = case == "real"
+        usual = max((batch for batch in plan.batches if batch <= _BATCH), default=min(plan.batches))
         for batch in plan.batches:
             yield Map(
-                case=case, seed=plan.seed, batch_size=batch, factors=plan.factors, lengths=plan.lengths,
-                chains=plan.atlas_chains, budget=plan.atlas_budget, data=plan.data if real else "digits",
+                case=case, seed=plan.seed, batch_size=batch, calibrated_batch=usual, factors=plan.factors,
+                lengths=plan.lengths, chains=plan.atlas_chains, budget=plan.atlas_budget,
+                data=plan.data if real else "digits",
                 widths=plan.atlas_widths if real else (8,), samples=plan.atlas_samples if real else 1000,
                 epochs=plan.atlas_epochs if real else 60,
             )  # fmt: skip

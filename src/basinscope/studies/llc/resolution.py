@@ -1,4 +1,4 @@
-"""λ_t as a function of t = nβ over decades, by one set of chains that climbs a ladder of temperatures."""
+"""λ_t as a function of t = nβ over decades, by one set of chains on a ladder of temperatures."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from ...measures.planting import plant
 from ...measures.soft_rank import soft_rank
 from ...sampling.calibration import Resolution
 from ...sampling.local import Outcome, Sampler, Settings
-from .cases import device, trained_classifier
+from .cases import device, teacher, trained_classifier
 from .plan import Ladder
 
 Row = dict[str, Any]
 SPECTRUM = (10.0, 3.0, 1.0, 0.3, 0.1, 0.03, 0.01, 3e-3, 1e-3, 3e-4, 1e-4, 3e-5)
-CHAIN = (4, 3, 1, 3, 4)
-NETWORK = (6, 5, 4, 5)  # at rank 3, one less than the smallest width
+CHAIN = (3, 2, 1, 3)
+NETWORK = (5, 4, 4)  # at rank 3, one less than the smallest width
 
 
 @dataclass(frozen=True)
@@ -38,11 +38,15 @@ def run(job: Ladder) -> list[Row]:
     """A row for every rung."""
     found = subject(job)
     settings = Settings(sampler="hmc", rtol=0.02, budget=3 * job.budget, seed=job.seed)  # rungs get a third each
-    values = climb(found.land, job.rungs, job.gamma, settings)
+    rungs = job.rungs
+    if job.case == "real":  # at β of order one its w* is no minimum of the sample any more
+        top = watanabe_nbeta(found.land.n)
+        rungs = tuple(top * rung / max(job.rungs) for rung in job.rungs)
+    values = descend(found.land, rungs, job.gamma, settings)
     halves = [
         estimate.value / 2
         for estimate in soft_rank(
-            found.land, weight_decay=[job.gamma / t for t in job.rungs], seed=job.seed, rtol=0.02, progress=False
+            found.land, weight_decay=[job.gamma / t for t in rungs], seed=job.seed, rtol=0.02, progress=False
         )
     ]
     return [
@@ -51,15 +55,15 @@ def run(job: Ladder) -> list[Row]:
             "exact": None if found.exact is None else found.exact(t, job.gamma), "limit": found.limit,
             "watanabe": watanabe_nbeta(found.land.n),
         }
-        for t, row, half in zip(job.rungs, values, halves, strict=True)
+        for t, row, half in zip(rungs, values, halves, strict=True)
     ]  # fmt: skip
 
 
-def climb(land: Landscape, rungs: Sequence[float], gamma: float, settings: Settings) -> list[Row]:
-    """λ̂ at every nβ of `rungs`, one after another: chains go on from where the last rung left them."""
+def descend(land: Landscape, rungs: Sequence[float], gamma: float, settings: Settings) -> list[Row]:
+    """λ̂ at every nβ of `rungs`, from the largest down: chains spread from w* and go on from where they are."""
     sampler, outcome = Sampler(land, settings), None
     rows = []
-    for t in rungs:
+    for t in sorted(rungs, reverse=True):
         outcome = _rung(sampler, Resolution(t, gamma), outcome)
         estimate = judged(sampler, outcome, {})
         rows.append(
@@ -72,7 +76,8 @@ def climb(land: Landscape, rungs: Sequence[float], gamma: float, settings: Setti
         )  # fmt: skip
         if outcome.diverged:
             outcome = None
-    return rows
+    order = sorted(range(len(rungs)), key=lambda number: rungs[number], reverse=True)
+    return [row for _, row in sorted(zip(order, rows, strict=True), key=lambda pair: pair[0])]
 
 
 def _rung(sampler: Sampler, at: Resolution, before: Outcome | None) -> Outcome:
@@ -97,7 +102,8 @@ def subject(job: Ladder) -> Subject:
     if job.case == "network":
         planted = plant(NETWORK, min(NETWORK) - 1, 1000, seed=job.seed, device=device())
         return Subject(planted.land, planted.at, float(planted.coefficient))
-    return Subject(trained_classifier(job.data, job.samples, job.widths, job.epochs, job.seed), None, None)
+    trained = trained_classifier(job.data, job.samples, job.widths, job.epochs, job.seed)
+    return Subject(teacher(trained, job.seed), None, None)
 
 
 def _quadratic() -> Landscape:
