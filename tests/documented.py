@@ -21,6 +21,7 @@ SHELL = ("bash", "sh", "console")
 
 _FENCE = re.compile(r"^```(\w*)\s*$")
 _FILE = re.compile(r"^# ([\w./-]+\.(?:py|yaml))$")
+_ERROR = re.compile(r" ± (\d+(?:\.\d+)?)")
 _NUMBER = re.compile(r"[-−]?\d+(?:\.\d+)?(?:e[-+]?\d+)?")
 
 
@@ -86,13 +87,16 @@ def run_page(page, folder):
 
 
 def alike(one, two):
-    """Equal words, and numbers within 5 %; those behind ±, which are errors, within a factor of 2."""
-    if _NUMBER.sub("#", _spaced(one)) != _NUMBER.sub("#", _spaced(two)):
+    """Equal words, and numbers within 5 %, or 4 of the errors behind their ±; those errors within a factor of 2."""
+    one, two = _spaced(one), _spaced(two)
+    if _NUMBER.sub("#", one) != _NUMBER.sub("#", two):
         return False
-    for first, second in zip(_NUMBER.finditer(_spaced(one)), _NUMBER.finditer(_spaced(two)), strict=True):
+    for first, second in zip(_NUMBER.finditer(one), _NUMBER.finditer(two), strict=True):
         a, b = (float(each[0].replace("−", "-")) for each in (first, second))
-        error = _spaced(one)[: first.start()].rstrip().endswith("±")
-        if abs(a - b) > (0.5 if error else 0.05) * max(abs(a), abs(b)):
+        error = one[: first.start()].endswith("± ")
+        behind = _ERROR.match(two, second.end())
+        allowed = max((0.5 if error else 0.05) * max(abs(a), abs(b)), 4 * float(behind[1]) if behind else 0)
+        if abs(a - b) > allowed:
             return False
     return True
 
