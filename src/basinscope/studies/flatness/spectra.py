@@ -19,7 +19,7 @@ from .matrices import Layer, Matrices
 from .outputs import cosine
 
 TRUNCATION = 1e-3  # Thomas et al. invert F on eigenvalues above this fraction of the largest
-_BLOCK, _POWERS = 256, 4  # vectors that find the leading eigenvalues, and how often F is applied to them
+_BLOCK, _POWERS = 512, 2  # vectors that find the leading eigenvalues, and how often F is applied to them
 _DENSE = 1024  # up to this size all eigenvalues are found at once
 
 
