@@ -101,6 +101,7 @@ def command_page() -> str:
     import typer
 
     from basinscope.cli import app
+    from basinscope.studies import CATALOGUE
 
     lines = ["# Command line", "", "`basinscope COMMAND --help` prints the same.", ""]
     for path, command in commands(typer.main.get_command(app), ("basinscope",)):
@@ -109,7 +110,10 @@ def command_page() -> str:
         lines += [f"## {' '.join(path)}", "", (command.help or "").strip(), "", "```text", usage, "```", ""]
         rows = [f"| `{_spelled(each)}` | {_told(each)} |" for each in command.params]
         lines += ["| | |", "|---|---|", *rows, ""] if rows else []
-    return "\n".join(lines)
+    rows = [f"| `{name}` | {known.title} |" for name, known in CATALOGUE.items()]
+    return "\n".join(
+        [*lines, "## Studies", "", "What `basinscope study list` lists:", "", "| | |", "|---|---|", *rows, ""]
+    )
 
 
 def commands(command: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any]]:

@@ -14,6 +14,7 @@ import basinscope as bs
 from basinscope import exact, optim, training
 from basinscope.exact import finite
 from basinscope.zoo import data, models
+from browser import Browser, executable
 from documented import PAGES, ROOT
 
 DOCS = ROOT / "docs"
@@ -68,10 +69,11 @@ def test_the_reference_covers_everything_public(package, names):
 
 
 def test_links_between_files_lead_somewhere():
+    made = (DOCS / SITE.COMMANDS).resolve()  # with the site
     for page in [*PAGES, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", ROOT / "examples" / "README.md"]:
         for target in re.findall(r"\]\((?![a-z]+:|#)([^)\s#]+)", page.read_text()):
-            made = page.parent / target == DOCS / SITE.COMMANDS or (page.parent.name, target) == ("reference", "cli.md")
-            assert made or (page.parent / target).exists(), f"{page.name} links to {target}"
+            path = (page.parent / target).resolve()
+            assert path == made or path.exists(), f"{page.name} links to {target}"
 
 
 def test_links_to_files_of_the_repository_become_links_to_pages():
@@ -97,13 +99,39 @@ def test_what_a_page_loads_from_elsewhere_is_found(tmp_path):
     assert list(SITE.outside(tmp_path)) == [("a.css", "https://y.org/y.woff"), ("a.html", "http://x.org/x.png")]
 
 
-@pytest.mark.slow
-def test_the_site_builds_without_a_warning(tmp_path):
+@pytest.fixture(scope="module")
+def built(tmp_path_factory):
     pytest.importorskip("mkdocs", reason="the site needs basinscope[docs]")
-    environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
+    folder = tmp_path_factory.mktemp("site")
     done = subprocess.run(
-        [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path)],
-        cwd=ROOT, env=environment, capture_output=True, text=True,
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)],
+        cwd=ROOT, env={**os.environ, "NO_MKDOCS_2_WARNING": "1"}, capture_output=True, text=True,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    assert (tmp_path / "reference" / "measures.html").read_text().count("doc-function") > 20
+    return folder
+
+
+@pytest.mark.slow
+def test_the_site_builds_without_a_warning(built):
+    assert (built / "reference" / "measures.html").read_text().count("doc-function") > 20
+    assert "--watch" in (built / SITE.COMMANDS.replace(".md", ".html")).read_text()
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(executable() is None, reason="no Chromium here")
+def test_pages_and_search_work_from_a_folder_without_a_request(built):
+    browser = Browser()
+    try:
+        page = browser.page()
+        page.call("Emulation.setFocusEmulationEnabled", enabled=True)
+        page.open((built / "reference" / "measures.html").as_uri())
+        page.run("document.querySelector('label[for=__search]').click()")
+        page.run("document.querySelector('[data-md-component=search-query]').focus()")
+        for key in "leave-one-out":
+            page.press(key)
+        page.wait("document.querySelector('.md-search-result__item a[href]')", seconds=60)
+        assert not page.errors
+        assert not [address for address in page.requests if address.startswith("http")]
+        page.close()
+    finally:
+        browser.close()
