@@ -133,6 +133,21 @@ def test_small_learning_curves_from_end_to_end(tmp_path):
     )
 
 
+def test_averaged_observations_have_the_slope_of_single_ones(tmp_path):
+    settings = {
+        "models": ["tanh"],
+        "tanh_samples": 100_000,
+        "temperatures": [0.5, 2.0],
+        "data_sets": 1,
+        "nuts_data_sets": 0,
+        "budget": 2,
+    }
+    results, _ = finished(TEMPERATURE, settings, tmp_path)
+    assert regression(results.table).value == pytest.approx(results.table["slope"].iloc[0], rel=1e-6)
+    assert regression(results.table).value == pytest.approx(2 / 3, rel=0.3)
+    assert results.table["beta"].tolist() == pytest.approx([2 / math.log(100_000), 0.5 / math.log(100_000)])
+
+
 def test_a_small_temperature_study_from_end_to_end(tmp_path):
     settings = {
         "models": ["reduced-rank"],

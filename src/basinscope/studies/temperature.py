@@ -104,8 +104,11 @@ class TemperatureStudy(Study):
         for point in estimate.diagnostics["points"]:
             # The sampler's own name and draws would hide the job's settings of the same name.
             renamed = {"sampler": "kernel", "draws": "kept"}
-            rows.append({renamed.get(name, name): value for name, value in point.items() if name != "data_set"})
-        return Result([{**row, "beta": row["beta"] / per, "slope": estimate.value} for row in rows])
+            row = {renamed.get(name, name): value for name, value in point.items() if name != "data_set"}
+            # As for single observations: β smaller and energies larger by one factor, which leaves the slope alone.
+            scaled = {"beta": row["beta"] / per, "mean": row["mean"] * per, "stderr": row["stderr"] * per}
+            rows.append({**row, **scaled, "slope": estimate.value})
+        return Result(rows)
 
     def report(self, results: Results, folder: Path) -> Sequence[Path]:
         """`summary.csv`: λ̂ of every model and sampler beside λ; `slopes.png`: the lines."""
