@@ -30,7 +30,8 @@ def flatness_big_mlp(width: int = 70) -> nn.Sequential:
 def flatness_cnn(channels: tuple[int, int] = (15, 20)) -> nn.Sequential:
     """Three 3 × 3 convolutions without padding, 1 → 15 → 20 → 10 channels, with ReLU: 4,680 parameters.
 
-    `channels` are those of the two hidden layers. 7 × 7 shrinks to 5 × 5, 3 × 3 and 1 × 1, so that the last convolution's ten channels are the class scores.
+    `channels` are those of the two hidden layers. 7 × 7 shrinks to 5 × 5, 3 × 3 and 1 × 1, so that the last
+    convolution's ten channels are the class scores.
 
     Examples:
         >>> sum(weight.numel() for weight in flatness_cnn().parameters())
