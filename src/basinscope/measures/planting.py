@@ -105,7 +105,7 @@ def plant(
     residual -= basis @ (basis.T @ residual)
     mapped = inputs.double()
     for layer in net:
-        mapped = mapped @ layer.weight.detach().double().T  # type: ignore[operator, union-attr]
+        mapped = mapped @ layer.weight.detach().double().T  # type: ignore[operator]
     land = Landscape(net, "gaussian", (inputs, (mapped + residual).to(dtype)), sigma=1.0)
     return PlantedNetwork(land, tuple(sizes), rank, coefficient, multiplicity, curvature)
 
