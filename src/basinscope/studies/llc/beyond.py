@@ -11,12 +11,14 @@ import torch
 from torch import Tensor, nn
 
 from ...errors import InputError
+from ...estimates import Estimate
 from ...landscape import Landscape
 from ...measures.llc import llc
 from ...measures.soft_rank import soft_rank
 from ...sampling.calibration import resolution
 from ...training import Every, Measure, train
 from ...zoo.models.transformer import Transformer
+from ..ngd_vs_sgd.measuring import columns
 from .cases import Subject, subject
 from .heads import head, split_heads
 from .plan import Follow
@@ -32,13 +34,13 @@ def run(job: Follow, folder: Path) -> list[Row]:
     land = ended(job, found, folder)
     if job.view == "weights":
         return [
-            {"piece": name, "parameters": part.dimension, **measured(part, job, found.gamma)}
+            {"piece": name, "parameters": part.dimension, **columns(measured(part, job, found.gamma))}
             for name, part in pieces(land).items()
         ]
     if job.view == "data":
         return [
             {"piece": name, "n": part.n, "train_loss": float(part.per_sample().mean()),
-             **measured(part, job, found.gamma)}
+             **columns(measured(part, job, found.gamma))}
             for name, part in subsets(land).items()
         ]  # fmt: skip
     raise InputError(f"view must be 'training', 'weights' or 'data', got {job.view!r}")
@@ -77,15 +79,15 @@ def ended(job: Follow, found: Subject, folder: Path) -> Landscape:
     return Landscape(net, "cross_entropy", found.data.train)
 
 
-def measured(land: Landscape, job: Follow, gamma: float | None) -> Row:
+def measured(land: Landscape, job: Follow, gamma: float | None) -> dict[str, Estimate | float]:
     """λ̂, and half the Fisher matrix's soft rank at the same resolution."""
     at = resolution(land, None, gamma)
-    estimate = llc(land, gamma=at.gamma, budget=job.budget, rtol=0.05, seed=job.seed, progress=False)
-    rank = soft_rank(land, weight_decay=at.gamma / at.nbeta, rtol=0.05, seed=job.seed, progress=False)
-    return {
-        "llc": estimate.value, "llc_stderr": estimate.stderr, "llc_verdict": estimate.verdict,
-        "half_soft_rank": rank.value / 2, "gamma": at.gamma, "nbeta": at.nbeta,
-    }  # fmt: skip
+    estimate = llc(
+        land, gamma=at.gamma, sampler=job.sampler, chains=job.chains or None, draws=job.draws or None,
+        budget=job.budget, rtol=0.05, seed=job.seed, progress=False,
+    )  # fmt: skip
+    rank = soft_rank(land, weight_decay=at.gamma / at.nbeta, method="lanczos", rtol=0.05, seed=job.seed, progress=False)
+    return {"llc": estimate, "half_soft_rank": rank.value / 2, "gamma": at.gamma, "nbeta": at.nbeta}
 
 
 def accuracy(land: Landscape) -> float:

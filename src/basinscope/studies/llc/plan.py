@@ -56,7 +56,8 @@ class Plan:
         beyond_size: `small` or `full` networks and data.
         beyond_epochs: of residual network and transformer; `grokking_epochs` of the other.
         beyond_moments: how many times λ̂ is measured on the way.
-        beyond_budget: nominal seconds of each λ̂.
+        beyond_budget: nominal seconds of each λ̂; `beyond_sampler`, `beyond_chains` and `beyond_draws` as for `bs.llc`,
+            0 for what it chooses.
         cost_cases: architectures that are timed.
         cost_draws, cost_chains: of the timing.
         large: parameters, in millions, of the network whose memory is measured.
@@ -104,6 +105,9 @@ class Plan:
     grokking_epochs: int = 3000
     beyond_moments: int = 8
     beyond_budget: float = 6.0
+    beyond_sampler: str = "auto"
+    beyond_chains: int = 0
+    beyond_draws: int = 0
     cost_cases: tuple[str, ...] = ("mlp", "lenet5", "resnet", "text", "large")
     cost_draws: int = 200
     cost_chains: int = 4
@@ -120,9 +124,11 @@ SCALES: dict[str, dict[str, Any]] = {
         "lengths": [125, 500], "batches": [32, 128],
         "atlas_chains": 2, "atlas_budget": 0.5, "data": "digits", "atlas_widths": [8], "atlas_samples": 400,
         "atlas_epochs": 60, "entropy_widths": [16], "entropy_samples": 400, "entropy_seeds": 5, "entropy_epochs": 20,
-        "entropy_batch": 32, "entropy_lr": 0.2, "entropy_full": 2, "entropy_draws": 100, "entropy_step": 1e-4, "entropy_budget": 0.5,
-        "beyond_size": "small", "beyond_epochs": 6, "grokking_epochs": 1200, "beyond_moments": 3,
-        "beyond_budget": 0.3, "cost_cases": ["mlp", "text", "large"], "cost_draws": 4, "cost_chains": 2, "large": 1.0,
+        "entropy_batch": 32, "entropy_lr": 0.2, "entropy_full": 2, "entropy_draws": 100, "entropy_step": 1e-4,
+        "entropy_budget": 0.5,
+        "beyond_size": "small", "beyond_epochs": 20, "grokking_epochs": 1200, "beyond_moments": 3,
+        "beyond_budget": 0.3, "beyond_sampler": "sgld", "beyond_chains": 2, "beyond_draws": 100,
+        "cost_cases": ["mlp", "text", "large"], "cost_draws": 4, "cost_chains": 2, "large": 1.0,
     },
     "paper": {},
 }  # fmt: skip
@@ -225,6 +231,9 @@ class Follow(_Config):
     epochs: int
     moments: int
     budget: float
+    sampler: str
+    chains: int
+    draws: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -420,7 +429,8 @@ def _follows(plan: Plan) -> Iterator[Follow]:
             yield Follow(
                 case=case, view=view, seed=plan.seed, size=plan.beyond_size,
                 epochs=plan.grokking_epochs if grokking else plan.beyond_epochs, moments=plan.beyond_moments,
-                budget=plan.beyond_budget,
+                budget=plan.beyond_budget, sampler=plan.beyond_sampler, chains=plan.beyond_chains,
+                draws=plan.beyond_draws,
             )  # fmt: skip
 
 
