@@ -76,8 +76,8 @@ def _truth(made: Mapping[str, pd.DataFrame]) -> list[str]:
     return [
         "## Deep linear networks of known λ",
         "",
-        "1–5 hidden layers, random widths and ranks, every factor of the rank of the map: there λ of the point is "
-        "Aoyagi's exact value. `calibrated` is `bs.llc(land, gamma=truth_gamma·width)` at nβ = n/log n, nothing else: "
+        "Random widths, depths (up to 5 hidden layers) and ranks, every factor of the rank of the map: there λ of the "
+        "point is Aoyagi's exact value. `calibrated` is `bs.llc(land, gamma=truth_gamma·width)` at nβ = n/log n, nothing else: "
         "Hamiltonian chains where they are affordable, minibatches in the larger networks; `minibatch` is the same on "
         "minibatches alone. Inputs are normal, and make the steep directions `truth_stiffness` times as stiff as γ. "
         "The distance to λ holds the finite resolution, too: at (nβ, γ) a perfect sampler would find a little less "

@@ -126,7 +126,7 @@ SCALES: dict[str, dict[str, Any]] = {
         "atlas_epochs": 60, "entropy_widths": [16], "entropy_samples": 400, "entropy_seeds": 5, "entropy_epochs": 20,
         "entropy_batch": 32, "entropy_lr": 0.2, "entropy_full": 2, "entropy_draws": 100, "entropy_step": 1e-4,
         "entropy_budget": 0.5,
-        "beyond_size": "small", "beyond_epochs": 20, "grokking_epochs": 1200, "beyond_moments": 3,
+        "beyond_size": "small", "beyond_epochs": 20, "grokking_epochs": 1200, "beyond_moments": 4,
         "beyond_budget": 0.3, "beyond_sampler": "sgld", "beyond_chains": 2, "beyond_draws": 100,
         "cost_cases": ["mlp", "text", "large"], "cost_draws": 4, "cost_chains": 2, "large": 1.0,
     },
