@@ -130,3 +130,62 @@ def test_a_selftest_is_told_before_the_report(folder):
     assert "selftest ok: a linear network 2-1 of rank 0 has" in told.stdout
     assert "λ = 1)" in told.stdout
     assert measure(".", "--selftest").exit_code == 2
+
+
+# ---------------------------------------------------------------------- Hugging Face
+
+LANGUAGE = """
+import torch
+from transformers import GPT2Config, GPT2LMHeadModel
+
+def build():
+    torch.manual_seed(0)
+    config = GPT2Config(vocab_size=4, n_positions=5, n_embd=2, n_layer=1, n_head=1, bos_token_id=0, eos_token_id=0)
+    return GPT2LMHeadModel(config)
+
+def load():
+    return torch.randint(4, (12, 5), generator=torch.Generator().manual_seed(1))
+"""
+IMAGES = """
+import torch
+from transformers import ViTConfig, ViTForImageClassification
+
+def build():
+    torch.manual_seed(0)
+    config = ViTConfig(
+        hidden_size=4, num_hidden_layers=1, num_attention_heads=1, intermediate_size=4, image_size=4, patch_size=2,
+        num_channels=1, num_labels=2,
+    )
+    return ViTForImageClassification(config)
+
+def load():
+    numbers = torch.Generator().manual_seed(1)
+    return {
+        "pixel_values": torch.randn(12, 1, 4, 4, generator=numbers),
+        "labels": torch.randint(2, (12,), generator=numbers),
+    }
+"""
+
+
+@pytest.mark.parametrize(("code", "positions"), [(LANGUAGE, 4), (IMAGES, 1)], ids=["language", "images"])
+def test_models_of_hugging_face(tmp_path, monkeypatch, code, positions):
+    """The saved model, tied weights under one name, is measured with its own loss."""
+    pytest.importorskip("transformers")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    (tmp_path / "own_model.py").write_text(code)
+    own = {}
+    exec(code, own)
+    net, data = own["build"]().eval(), own["load"]()
+    net.save_pretrained("saved")
+    arguments = ["saved/model.safetensors", "--model", "own_model.py:build", "--data", "own_model.py:load"]
+    settings = ["--sampler", "sgld", "--budget", "0.05", "--format", "json", "--out", "report.json"]
+    told = CliRunner().invoke(app, ["measure", *arguments, *settings])
+    assert told.exit_code == 0, told.output
+    with torch.no_grad():
+        loss = net(**(data if isinstance(data, dict) else {"input_ids": data, "labels": data})).loss
+    (point,) = json.loads((tmp_path / "report.json").read_text())["points"]
+    assert point["error"] is None
+    found = point["measured"]["llc"]["diagnostics"]
+    assert found["loss"] == pytest.approx(positions * float(loss), rel=1e-4)
+    assert found["dimension"] == sum(parameter.numel() for parameter in net.parameters())

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ..adapters.hugging_face import model_data, plain_forward, task
 from ..errors import BasinscopeError, InputError
 from ..landscape import Landscape
 from ..measures.measurement import measurement, subject_of
@@ -36,14 +37,23 @@ _PERSIST = "points"
 
 @dataclass(frozen=True)
 class Subject:
-    """A network without its weights, and the data and loss to measure it on. Data are read once, whatever they are."""
+    """A network without its weights, and the data and loss to measure it on. Data are read once, whatever they are.
+
+    A model of Hugging Face transformers takes data as `Landscape.from_pretrained` does, and its own loss if `loss` is
+    `cross_entropy`: the next tokens of a language model are the targets.
+    """
 
     network: nn.Module
     data: Any
     loss: Any
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "data", read(self.data))
+        data = model_data(self.data, task(self.network)[1]) if self._pretrained else read(self.data)
+        object.__setattr__(self, "data", data)
+
+    @property
+    def _pretrained(self) -> bool:
+        return hasattr(self.network, "config") and hasattr(self.network, "can_generate")
 
     @classmethod
     def load(cls, model: str, data: str, loss: str = "cross_entropy", device: str = "cpu") -> Subject:
@@ -70,8 +80,15 @@ class Subject:
     def at(self, weights: Mapping[str, Tensor], source: Path) -> Landscape:
         """The landscape at the weights of a checkpoint, which must fit the network name by name."""
         network = copy.deepcopy(self.network)
+        if self._pretrained and (source.parent / "config.json").is_file():
+            # what `save_pretrained` wrote may have other names in the file than in the model
+            weights = type(network).from_pretrained(source.parent).state_dict()  # type: ignore[attr-defined]
         network.load_state_dict(fitting(network, weights, source))
-        return Landscape(network, self.loss, self.data)
+        if not self._pretrained:
+            return Landscape(network, self.loss, self.data)
+        loss = task(network)[0] if self.loss == "cross_entropy" else self.loss
+        with plain_forward(network):
+            return Landscape(network, loss, self.data)
 
 
 def _made(option: str, reference: str, does: str) -> Any:
@@ -152,7 +169,8 @@ def _read_torch(path: Path) -> dict[str, Any]:
 def fitting(network: nn.Module, weights: Mapping[str, Tensor], source: Path) -> dict[str, Tensor]:
     """The weights under the network's own names; an error that names what is missing, left over or of another shape.
 
-    Names with the prefix that a wrapper puts before every one of them (`module.`, `_orig_mod.`) fit without it.
+    Names with the prefix that a wrapper puts before every one of them (`module.`, `_orig_mod.`) fit without it. A tied
+    parameter, which has two names, may be saved under one of them.
 
     Examples:
         >>> fitting(nn.Linear(1, 1), {"module.weight": torch.ones(1, 1), "module.bias": torch.ones(1)}, Path("x"))
@@ -165,6 +183,9 @@ def fitting(network: nn.Module, weights: Mapping[str, Tensor], source: Path) -> 
         if prefix is None:
             break
         found = {name.removeprefix(prefix): value for name, value in found.items()}
+    places = {name: tensor.data_ptr() for name, tensor in wanted.items() if tensor.numel()}
+    saved = {places[name]: value for name, value in found.items() if name in places}
+    found = {**{name: saved[place] for name, place in places.items() if place in saved}, **found}
     missing, extra = [name for name in wanted if name not in found], [name for name in found if name not in wanted]
     shapes = [
         f"{name} is {tuple(found[name].shape)} in the file and {tuple(tensor.shape)} in the network"

@@ -77,9 +77,10 @@ def _truth(made: Mapping[str, pd.DataFrame]) -> list[str]:
         "## Deep linear networks of known λ",
         "",
         "Random widths, depths (up to 5 hidden layers) and ranks, every factor of the rank of the map: there λ of the "
-        "point is Aoyagi's exact value. `calibrated` is `bs.llc(land, gamma=truth_gamma·width)` at nβ = n/log n, nothing else: "
-        "Hamiltonian chains where they are affordable, minibatches in the larger networks; `minibatch` is the same on "
-        "minibatches alone. Inputs are normal, and make the steep directions `truth_stiffness` times as stiff as γ. "
+        "point is Aoyagi's exact value. `calibrated` is `bs.llc(land, gamma=truth_gamma·width)` at nβ = n/log n, "
+        "nothing else: Hamiltonian chains where they are affordable, minibatches in the larger networks; `minibatch` "
+        "is the same on minibatches alone. Inputs are normal, and make the steep directions `truth_stiffness` times as "
+        "stiff as γ. "
         "The distance to λ holds the finite resolution, too: at (nβ, γ) a perfect sampler would find a little less "
         "than λ, up to 15 % less in the deepest networks of the lowest ranks. `published` is SGLD as in the code of "
         "Lau et al.: inputs uniform on [−10, 10], mean squared error over outputs, γ = 1, batches of 500, all draws "
