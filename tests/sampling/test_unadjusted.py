@@ -6,9 +6,12 @@ import pytest
 import torch
 
 from basins import quadratic
+from basinscope.measures.planting import plant
+from basinscope.sampling.calibration import Resolution
 from basinscope.sampling.chains import ChainLosses
+from basinscope.sampling.local import Sampler, Settings
 from basinscope.sampling.target import Target, Whitening
-from basinscope.sampling.unadjusted import UNSEEN_BEND, extrapolated, minibatches, noise_trace
+from basinscope.sampling.unadjusted import LARGEST_STEP, UNSEEN_BEND, extrapolated, minibatches, noise_trace
 
 SIZES = (0.4, 0.2, 0.1)
 
@@ -90,3 +93,13 @@ def test_minibatches_are_fresh_and_repeat_with_the_seed():
     assert not torch.equal(first, second)
     assert len({tuple(row) for row in first.tolist()}) == 4, "every chain has samples of its own"
     assert torch.equal(gradients()[1], second)
+
+
+def test_chains_that_are_lost_make_it_start_again_with_smaller_steps():
+    """A deep valley curved so strongly that the first step size loses chains at once: a number comes out anyway."""
+    planted = plant((5, 6, 6, 5), 2, 300, curvature=200.0, seed=0)
+    settings = Settings(sampler="minibatch", chains=6, batch_size=64, budget=2.0, seed=0)
+    outcome = Sampler(planted.land, settings).run(Resolution(50.0, 4.0), lambda fraction, text: None)
+    assert outcome.runs[0].step_size < LARGEST_STEP
+    assert [int(run.alive.sum()) for run in outcome.runs] == [2, 2, 2]
+    assert abs(50.0 * outcome.excess - float(planted.coefficient)) < 4 * 50.0 * outcome.stderr
