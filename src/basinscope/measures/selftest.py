@@ -20,6 +20,7 @@ _STEEP = 100.0  # least stiffness nβσ of the planted network in units of γ
 _FEW = 4096  # samples on which the user's steepest direction is sought
 _GOOD, _FAIR = 0.05, 0.15  # relative errors
 _STANDARD_ERRORS = 4.0
+_COUPLING = 0.006  # relative error of the planted network's value at finite resolution
 
 
 def selftest(
@@ -126,7 +127,7 @@ def _curvature(land: Landscape, at: Resolution, layers: int, seed: int) -> float
 def judged(land: Landscape, planted: PlantedNetwork, at: Resolution, found: Estimate) -> Estimate:
     """The error of an estimate on a planted network, with its verdict."""
     exact, reference = float(planted.coefficient), planted.at(at.nbeta, at.gamma)
-    unknown = abs(exact - reference) / 2
+    unknown = _COUPLING * reference
     off, deviation = found.value - reference, math.hypot(found.stderr, unknown)
     error, z = off / reference, off / deviation if deviation > 0 else math.nan
     diagnostics: Mapping[str, Any] = {

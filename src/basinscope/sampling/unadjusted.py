@@ -139,7 +139,7 @@ def sample(
         # The largest step is too coarse for a straight line: start again from here with half of it, or less where many
         # chains were lost.
         there = engine.living()
-        size /= 2 if float(engine.alive.double().mean()) > 0.75 else 8
+        size /= 2 if float(engine.alive.double().mean()) > 0.75 else 4
 
 
 def _split(target: Target, trace: Trace, engine: Engine, size: float, interrupted: bool, exhausted: bool) -> list[Run]:

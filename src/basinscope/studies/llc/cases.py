@@ -247,7 +247,7 @@ def large_width(millions: float) -> int:
 
     Examples:
         >>> large_width(100.0)
-        9607
+        9610
     """
     wanted = 1e6 * millions - 10
     return round((-796 + (796**2 + 4 * wanted) ** 0.5) / 2)  # w² + 796 w + 10 parameters

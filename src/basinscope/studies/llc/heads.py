@@ -40,7 +40,7 @@ def split_heads(net: Transformer) -> Transformer:
         >>> from basinscope.zoo.models import transformer
         >>> net = split_heads(transformer(8, 4, layers=1, width=4, heads=2))
         >>> sum(p.numel() for name, p in net.named_parameters() if name.endswith("original1"))
-        32
+        38
     """
     found = copy.deepcopy(net)
     for module in found.modules():

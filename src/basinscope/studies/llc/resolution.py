@@ -92,7 +92,7 @@ def subject(job: Ladder) -> Subject:
         >>> ladder = next(jobs(Plan(parts=("resolution",))))
         >>> found = subject(ladder)
         >>> found.land.dimension, round(found.exact(1000.0, 1.0), 3)
-        (12, 3.901)
+        (12, 4.231)
     """
     if job.case == "quadratic":
         return Subject(_quadratic(), lambda t, gamma: finite.quadratic(SPECTRUM, t, gamma), len(SPECTRUM) / 2)
