@@ -144,7 +144,7 @@ def symmetries() -> Iterator[Row]:
             x = torch.randn(1000, widths[0], generator=generator, dtype=torch.float64)
             y = net(x)
         land = bs.Landscape(net, "mse", (x, y))
-        found = bs.symmetries(land, llc=bs.llc(land, nbeta=1e4, gamma=1.0, rtol=0.05, budget=4.0, progress=False))
+        found = bs.symmetries(land, llc=bs.llc(land, nbeta=1e4, gamma=1.0, rtol=0.05, budget=30.0, progress=False))
         assert found.llc is not None
         yield {
             "network": name,
