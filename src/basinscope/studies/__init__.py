@@ -32,7 +32,7 @@ CATALOGUE = {
     ),
     "llc": Known(
         "basinscope.studies.llc.study:STUDY",
-        "The learning coefficient from toy models to transformers, against exact values",
+        "The learning coefficient from toy models to transformers",
     ),
     "flatness": Known(
         "basinscope.studies.flatness.study:STUDY",
