@@ -11,6 +11,7 @@ from torch import nn
 from typer.testing import CliRunner
 
 from basinscope.cli import app
+from basinscope.report.checkpoints import Subject, read_weights
 
 OWN = """
 import torch
@@ -189,3 +190,20 @@ def test_models_of_hugging_face(tmp_path, monkeypatch, code, positions):
     found = point["measured"]["llc"]["diagnostics"]
     assert found["loss"] == pytest.approx(positions * float(loss), rel=1e-4)
     assert found["dimension"] == sum(parameter.numel() for parameter in net.parameters())
+
+
+def test_another_checkpoint_beside_a_saved_model_is_itself(tmp_path):
+    pytest.importorskip("transformers")
+    own = {}
+    exec(LANGUAGE, own)
+    net = own["build"]()
+    net.save_pretrained(tmp_path)
+    with torch.no_grad():
+        for parameter in net.parameters():
+            parameter.mul_(2)
+    torch.save(net.state_dict(), tmp_path / "later.pt")
+    subject = Subject(net, own["load"](), "cross_entropy")
+    files = [tmp_path / name for name in ("model.safetensors", "later.pt")]
+    saved, later = (subject.at(read_weights(file), file).parameters for file in files)
+    for name, weight in saved.items():
+        torch.testing.assert_close(later[name], 2 * weight)

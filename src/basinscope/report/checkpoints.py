@@ -33,6 +33,7 @@ _PREFIXES = ("module.", "_orig_mod.", "model.", "network.")  # what wrappers put
 _SHOWN = 5
 _MANY, _ONE = 10.0, 60.0  # nominal seconds of sampling a checkpoint
 _PERSIST = "points"
+_SAVED_PRETRAINED = ("model.safetensors", "pytorch_model.bin")
 
 
 @dataclass(frozen=True)
@@ -80,7 +81,7 @@ class Subject:
     def at(self, weights: Mapping[str, Tensor], source: Path) -> Landscape:
         """The landscape at the weights of a checkpoint, which must fit the network name by name."""
         network = copy.deepcopy(self.network)
-        if self._pretrained and (source.parent / "config.json").is_file():
+        if self._pretrained and source.name in _SAVED_PRETRAINED and (source.parent / "config.json").is_file():
             # what `save_pretrained` wrote may have other names in the file than in the model
             weights = type(network).from_pretrained(source.parent).state_dict()  # type: ignore[attr-defined]
         network.load_state_dict(fitting(network, weights, source))
