@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import MISSING, fields
 from pathlib import Path
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated, Any
 
-from pydantic import Field, create_model
+from pydantic import Field
 
 from ...runs import study as base
 from ...runs.results import Results
 from ...runs.scratch import Scratch
 from ...runs.study import Finding, Result, Study
+from ..declared import model_of
 from . import plan
 from .figures import draw
 from .page import page
@@ -22,17 +22,8 @@ from .tables import tables, targets
 NAME = "llc"
 
 
-def _model(kind: type, name: str, parent: type) -> Any:
-    """A pydantic model with the fields of a dataclass, so that the plan is written down once."""
-    hints = get_type_hints(kind)
-    own: dict[str, Any] = {
-        each.name: (hints[each.name], ... if each.default is MISSING else each.default) for each in fields(kind)
-    }
-    return create_model(name, __base__=parent, __doc__=kind.__doc__, **own)
-
-
-LlcSettings: Any = _model(plan.Plan, "LlcSettings", base.Settings)
-_JOBS: dict[str, Any] = {part: _model(kind, f"Llc{kind.__name__}", base.Job) for part, kind in plan.KINDS.items()}
+LlcSettings: Any = model_of(plan.Plan, "LlcSettings", base.Settings)
+_JOBS: dict[str, Any] = {part: model_of(kind, f"Llc{kind.__name__}", base.Job) for part, kind in plan.KINDS.items()}
 _TRUTH, _RESOLUTION, _ATLAS, _ENTROPY, _BEYOND, _COST = (_JOBS[part] for part in plan.PARTS)
 LlcJob: Any = Annotated[
     _TRUTH | _RESOLUTION | _ATLAS | _ENTROPY | _BEYOND | _COST, Field(discriminator="part")
