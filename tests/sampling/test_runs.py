@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import torch
 
-from basinscope.sampling.runs import UNSEEN, Run, converged
+from basinscope.sampling.runs import UNSEEN, Run, below_zero, converged
 from basinscope.sampling.trace import STATISTICS, Trace
 
 DIMENSION, WEIGHTS = 6, (1.0, 0.8, 0.5)
@@ -87,9 +87,23 @@ def test_convergence():
     assert not converged(run, 0.5 * stderr / EXACT)
     negative = quadratic_draws(3, draws=2000)
     negative["excess"] -= 10
-    assert not converged(run_of(negative), 0.5), "a negative value is never done"
+    assert not converged(run_of(negative), 0.5), "a negative value is never known well enough"
     alone = run_of(quadratic_draws(3, draws=2000), alive=np.array([True, False, False, False]))
     assert not converged(alone, 0.5), "one chain has nothing to agree with"
+
+
+def test_lower_ground_is_no_reason_to_go_on_unless_the_chains_come_back():
+    assert not below_zero(run_of(quadratic_draws(3, draws=2000)))
+    lower = quadratic_draws(3, draws=2000)
+    lower["excess"] -= 10
+    assert below_zero(run_of(lower))
+    assert not below_zero(run_of(lower, alive=np.array([True, False, False, False])))
+    falling = {name: values.copy() for name, values in lower.items()}
+    falling["excess"] -= np.linspace(0, 5, 2000)[:, None]
+    assert below_zero(run_of(falling))
+    rising = {name: values.copy() for name, values in lower.items()}
+    rising["excess"] += np.linspace(0, 5, 2000)[:, None]
+    assert not below_zero(run_of(rising))
 
 
 def test_chains_that_stand_still_have_not_converged():

@@ -6,13 +6,14 @@ Every function takes leading axes: many matrices of one shape are handled at onc
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from .damping import with_norm_of
+from .eigen import eigen_of
 
 INITIAL_UPDATES = 3  # on the first batch: a few rounds of subspace iteration towards its leading directions
 
@@ -39,8 +40,8 @@ def initial(rows: Tensor, rank: int, *, eta: float, epsilon: float, delta: float
     small = torch.full(rows.shape[:-2], epsilon, dtype=torch.float64, device=rows.device)
     state = LowRank(basis, small[..., None].expand(*small.shape, rank), small)
     for _ in range(INITIAL_UPDATES):
-        projection, power = projected(state, rows, eta), mean_square(rows)
-        state = _advanced(state, projection, power, _by_singular_values, eta, epsilon, delta)
+        update = due(state, rows, eta=eta, epsilon=epsilon, delta=delta)
+        state = _advanced(update, *_by_singular_values(_finite(update)))
     return state
 
 
@@ -71,34 +72,57 @@ def projected(state: LowRank, rows: Tensor, eta: float) -> Tensor:
     return along.double() * (eta / rows.shape[-2]) + (1 - eta) * kept
 
 
-def advanced(state: LowRank, projection: Tensor, power: Tensor, *, eta: float, epsilon: float, delta: float) -> LowRank:
-    """The next state from Y = R T and `power` tr S.
+class Due(NamedTuple):
+    """A state and what its update needs: Y = R T, `power` tr S, and the settings."""
+
+    state: LowRank
+    projection: Tensor
+    power: Tensor
+    eta: float
+    epsilon: float
+    delta: float
+
+
+def due(state: LowRank, rows: Tensor, *, eta: float, epsilon: float, delta: float) -> Due:
+    """The update of a state with rows X (…, N, D)."""
+    return Due(state, projected(state, rows, eta), mean_square(rows), eta, epsilon, delta)
+
+
+def advanced(updates: Sequence[Due]) -> list[LowRank]:
+    """The next states, of whatever shapes: all eigenvalue problems are solved together.
 
     Y Yᵀ = U C Uᵀ;  R' = C^−½ Uᵀ Y;  ρ' = [η tr S + (1 − η)(Dρ + tr D) − tr C^½] / (D − r);  D' = C^½ − ρ'.
     ρ' and D' are kept above max(ε, δ·max C^½), after D' was made from ρ'. A batch that is not finite changes nothing.
     """
-    return _advanced(state, projection, power, _by_squares, eta, epsilon, delta)
+    projections = [_finite(update) for update in updates]
+    solved = eigen_of([projection @ projection.mT for projection in projections])
+    return [
+        _advanced(update, *_by_squares(projection, *eigen))
+        for update, projection, eigen in zip(updates, projections, solved, strict=True)
+    ]
 
 
 def updated(state: LowRank, rows: Tensor, *, eta: float, epsilon: float, delta: float) -> LowRank:
-    """The state after seeing rows X (…, N, D): `projected` and `advanced` in one."""
-    return advanced(state, projected(state, rows, eta), mean_square(rows), eta=eta, epsilon=epsilon, delta=delta)
+    """The state after seeing rows X (…, N, D)."""
+    return advanced([due(state, rows, eta=eta, epsilon=epsilon, delta=delta)])[0]
 
 
-Decomposition = Callable[[Tensor], tuple[Tensor, Tensor]]  # C^½ and R' of Y
+def _finite(update: Due) -> Tensor:
+    """Y, or R where Y is not finite: something that can be decomposed."""
+    return torch.where(_sound(update)[..., None, None], update.projection, update.state.basis.double())
 
 
-def _advanced(
-    state: LowRank, projection: Tensor, power: Tensor, decompose: Decomposition, eta: float, epsilon: float,
-    delta: float,
-) -> LowRank:  # fmt: skip
-    size, rank = projection.shape[-1], projection.shape[-2]
-    finite = torch.isfinite(power) & torch.isfinite(projection).all(-1).all(-1)
-    projection = torch.where(finite[..., None, None], projection, state.basis.double())
-    root, basis = decompose(projection)
-    total = eta * power + (1 - eta) * (size * state.floor + state.spectrum.sum(-1))
+def _sound(update: Due) -> Tensor:
+    return torch.isfinite(update.power) & torch.isfinite(update.projection).all(-1).all(-1)
+
+
+def _advanced(update: Due, root: Tensor, basis: Tensor) -> LowRank:
+    """The next state from C^½ and R'."""
+    state, finite = update.state, _sound(update)
+    size, rank = basis.shape[-1], basis.shape[-2]
+    total = update.eta * update.power + (1 - update.eta) * (size * state.floor + state.spectrum.sum(-1))
     floor = (total - root.sum(-1)) / (size - rank)
-    smallest = (delta * root.amax(-1)).clamp_min(epsilon)
+    smallest = (update.delta * root.amax(-1)).clamp_min(update.epsilon)
     spectrum = (root - floor[..., None]).maximum(smallest[..., None])
     return LowRank(
         torch.where(finite[..., None, None], basis.to(state.basis.dtype), state.basis),
@@ -107,9 +131,8 @@ def _advanced(
     )
 
 
-def _by_squares(projection: Tensor) -> tuple[Tensor, Tensor]:
-    """From the eigenvalues of Y Yᵀ: cheap, and accurate while ρ is no less than 1e-8 of the largest eigenvalue."""
-    values, vectors = torch.linalg.eigh(projection @ projection.mT)
+def _by_squares(projection: Tensor, values: Tensor, vectors: Tensor) -> tuple[Tensor, Tensor]:
+    """From Y Yᵀ = U C Uᵀ: cheap, and accurate while ρ is no less than 1e-8 of the largest eigenvalue."""
     # Below this an eigenvalue is rounding, and its direction must not grow out of bounds.
     least = values.amax(-1, keepdim=True) * (torch.finfo(values.dtype).eps * values.shape[-1])
     root = values.maximum(least).clamp_min(torch.finfo(values.dtype).tiny).sqrt()

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from ..checks import positive
 from ..errors import InputError
-from .lowrank import LowRank, advanced, initial, mean_square, preconditioned, projected, weight_of_batch
+from .lowrank import Due, LowRank, advanced, due, initial, preconditioned, weight_of_batch
 from .natural import NaturalGradient
 
 MOST_RANK = 80
@@ -85,44 +84,28 @@ class OnlineNGD(NaturalGradient):
 
     def _directions(self, gradients: list[Tensor]) -> list[Tensor]:
         groups = [group for group in self.param_groups for _ in group["params"]]
-        due: dict[Axis, tuple[dict[str, Any], float, Tensor, Tensor]] = {}
+        updates: dict[Axis, Due] = {}
         directions = []
         for number, (gradient, group) in enumerate(zip(gradients, groups, strict=True)):
             found = gradient
-            update = self._due(group)
             for axis, size in enumerate(gradient.shape):
                 if size == 1:
                     continue
                 rows = found.movedim(axis, -1)
                 flat = rows.reshape(-1, size)
                 eta = weight_of_batch(len(flat), group["history"]) if group["eta"] is None else group["eta"]
-                floors = {"epsilon": group["epsilon"], "delta": group["delta"]}
+                settings = {"eta": eta, "epsilon": group["epsilon"], "delta": group["delta"]}
                 if (number, axis) not in self._states:
                     rank = rank_of_axis(group["rank"], axis, size)
-                    self._states[number, axis] = initial(flat, rank, eta=eta, **floors)
+                    self._states[number, axis] = initial(flat, rank, **settings)
                 state = self._states[number, axis]
-                if update:
-                    due[number, axis] = (floors, eta, projected(state, flat, eta), mean_square(flat))
+                if self._due(group):
+                    updates[number, axis] = due(state, flat, **settings)
                 flat = preconditioned(state, flat, alpha=group["alpha"], rescale=group["rescale"])
                 found = flat.view(rows.shape).movedim(-1, axis)
             directions.append(found.contiguous())
-        self._advance(due)
+        self._states |= zip(updates, advanced(list(updates.values())), strict=True)  # after all of them were used
         return directions
-
-    def _advance(self, due: dict[Axis, tuple[dict[str, Any], float, Tensor, Tensor]]) -> None:
-        """Update the states after all of them were used: those of one shape at once."""
-        alike: dict[Any, list[Axis]] = {}
-        for place, (floors, eta, projection, _) in due.items():
-            key = (*projection.shape, eta, *floors.values(), self._states[place].basis.dtype, projection.device)
-            alike.setdefault(key, []).append(place)
-        for places in alike.values():
-            floors, eta, _, _ = due[places[0]]
-            stacked = LowRank(*map(torch.stack, zip(*(self._states[place] for place in places), strict=True)))
-            projections = torch.stack([due[place][2] for place in places])
-            powers = torch.stack([due[place][3] for place in places])
-            new = advanced(stacked, projections, powers, eta=eta, **floors)
-            for place, *parts in zip(places, *new, strict=True):
-                self._states[place] = LowRank(*parts)
 
     def _fisher_state(self) -> Any:
         return [[*place, *state] for place, state in self._states.items()]

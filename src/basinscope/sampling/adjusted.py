@@ -14,7 +14,7 @@ from ..progress import Report
 from .adaptation import DualAveraging
 from .engine import Engine
 from .kernels import HMC
-from .runs import Run, converged
+from .runs import Run, below_zero, converged
 from .target import Target
 from .trace import Trace
 
@@ -100,7 +100,7 @@ def sample(
                 trace.append(engine.run(min(8, goal - trace.draws)))
                 report(trace.draws / limit, f"{trace.draws} draws")
             run = result(exhausted=False)
-            done = draws is not None or converged(run, rtol)
+            done = draws is not None or converged(run, rtol) or below_zero(run)
             if done or goal >= limit:
                 return result(exhausted=not done)
             accepted = run.summary("acceptance").mean

@@ -16,6 +16,7 @@ from .trace import Trace
 UNBALANCED = 2.0  # standard errors by which virials may lack before part of the posterior counts as unseen
 WORTHWHILE = 0.5  # largest part of the plain standard error that control variates may leave, to be used at all
 MANY = 8  # chains whose means alone tell a standard error
+BELOW = 4.0  # standard errors below zero that leave no doubt
 UNSEEN = 0.15  # part of the plain standard error that control variates cannot remove
 
 
@@ -135,3 +136,14 @@ def converged(run: Run, rtol: float) -> bool:
     still = abs(run.drift()) <= max(0.5 * tolerance, 3 * np.sqrt(2) * stderr)
     precise = stderr <= tolerance and plain.stderr <= 3 * tolerance and run.balanced()
     return bool(precise and still and (rhat <= 1.02 or (stderr <= 0.5 * tolerance and rhat < 1.5)))
+
+
+def below_zero(run: Run) -> bool:
+    """Whether the mean excess loss is negative beyond doubt and not on its way up.
+
+    The chains have found lower ground, so w* is no minimum, and no number of draws would make it one.
+    """
+    if run.alive.sum() < 2:
+        return False
+    mean, stderr = run.excess(control=False)
+    return bool(mean < -BELOW * stderr and run.drift(control=False) <= 3 * np.sqrt(2) * stderr)

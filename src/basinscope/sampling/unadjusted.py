@@ -13,7 +13,7 @@ from ..progress import Report
 from .adjusted import ceiling
 from .engine import Engine
 from .kernels import LeimkuhlerMatthews
-from .runs import Run
+from .runs import Run, below_zero
 from .target import Evaluate, Evaluation, Target
 from .trace import Trace
 
@@ -127,7 +127,7 @@ def sample(
                     if not bool(engine.alive.all()):
                         break  # a round to its end would teach no more
                 runs = _split(target, trace, engine, size, False, spent >= evaluations)
-                if spent >= evaluations or _settled(runs, rtol):
+                if spent >= evaluations or _settled(runs, rtol) or all(map(below_zero, runs)):
                     return runs, use_control
                 if _spread(runs) > 2 * TOLERATED_BIAS or not bool(engine.alive.all()):
                     break
