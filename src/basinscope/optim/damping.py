@@ -52,4 +52,4 @@ def with_norm_of(gradient: Tensor, direction: Tensor, axes: tuple[int, ...] | No
     # In double precision: squares of small numbers vanish in single precision.
     wanted = torch.linalg.vector_norm(gradient, dim=dimensions, keepdim=True, dtype=torch.float64)
     found = torch.linalg.vector_norm(direction, dim=dimensions, keepdim=True, dtype=torch.float64)
-    return direction * torch.where(found > 0, wanted / found, 1).to(direction.dtype)
+    return direction * torch.where(found > 0, wanted / found, torch.ones_like(found)).to(direction.dtype)

@@ -6,14 +6,12 @@ Every function takes leading axes: many matrices of one shape are handled at onc
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from .damping import with_norm_of
-from .eigen import eigen_of
 
 INITIAL_UPDATES = 3  # on the first batch: a few rounds of subspace iteration towards its leading directions
 
@@ -41,7 +39,7 @@ def initial(rows: Tensor, rank: int, *, eta: float, epsilon: float, delta: float
     state = LowRank(basis, small[..., None].expand(*small.shape, rank), small)
     for _ in range(INITIAL_UPDATES):
         update = due(state, rows, eta=eta, epsilon=epsilon, delta=delta)
-        state = _advanced(update, *_by_singular_values(_finite(update)))
+        state = _advanced(update, *_by_singular_values(update.projection))
     return state
 
 
@@ -65,63 +63,52 @@ def preconditioned(state: LowRank, rows: Tensor, *, alpha: float, rescale: bool)
     return found / smoothed.to(rows.dtype)[..., None, None]
 
 
-def projected(state: LowRank, rows: Tensor, eta: float) -> Tensor:
-    """Y = R T (…, r, D) in float64, T = ηS + (1 − η)F with S = XᵀX/N: what an update needs of the rows."""
-    along = (rows @ state.basis.mT).mT @ rows
-    kept = (state.spectrum + state.floor[..., None])[..., None] * state.basis.double()
-    return along.double() * (eta / rows.shape[-2]) + (1 - eta) * kept
-
-
 class Due(NamedTuple):
-    """A state and what its update needs: Y = R T, `power` tr S, and the settings."""
+    """A state, and what its update needs: Y = R T in float64, tr T, and the floors ε and δ."""
 
     state: LowRank
     projection: Tensor
-    power: Tensor
-    eta: float
+    total: Tensor
     epsilon: float
     delta: float
 
 
 def due(state: LowRank, rows: Tensor, *, eta: float, epsilon: float, delta: float) -> Due:
-    """The update of a state with rows X (…, N, D)."""
-    return Due(state, projected(state, rows, eta), mean_square(rows), eta, epsilon, delta)
+    """The update of a state with rows X (…, N, D): T = ηS + (1 − η)F with S = XᵀX/N."""
+    along = (rows @ state.basis.mT).mT @ rows
+    kept = (state.spectrum + state.floor[..., None])[..., None] * state.basis.double()
+    projection = along.double() * (eta / rows.shape[-2]) + (1 - eta) * kept
+    total = eta * _mean_square(rows) + (1 - eta) * (rows.shape[-1] * state.floor + state.spectrum.sum(-1))
+    sound = torch.isfinite(total) & torch.isfinite(projection).all(-1).all(-1)
+    # What is not finite is marked by its trace; R stands for Y there, since it can be decomposed.
+    projection = torch.where(sound[..., None, None], projection, state.basis.double())
+    return Due(state, projection, torch.where(sound, total, torch.full_like(total, torch.nan)), epsilon, delta)
 
 
-def advanced(updates: Sequence[Due]) -> list[LowRank]:
-    """The next states, of whatever shapes: all eigenvalue problems are solved together.
+def gram(update: Due) -> Tensor:
+    """Y Yᵀ (…, r, r), whose eigenvalues `advanced` wants."""
+    return update.projection @ update.projection.mT
 
-    Y Yᵀ = U C Uᵀ;  R' = C^−½ Uᵀ Y;  ρ' = [η tr S + (1 − η)(Dρ + tr D) − tr C^½] / (D − r);  D' = C^½ − ρ'.
-    ρ' and D' are kept above max(ε, δ·max C^½), after D' was made from ρ'. A batch that is not finite changes nothing.
+
+def advanced(update: Due, values: Tensor, vectors: Tensor) -> LowRank:
+    """The next state, from Y Yᵀ = U C Uᵀ.
+
+    R' = C^−½ Uᵀ Y;  ρ' = (tr T − tr C^½) / (D − r);  D' = C^½ − ρ'. ρ' and D' are kept above max(ε, δ·max C^½), after
+    D' was made from ρ'. A batch that is not finite changes nothing.
     """
-    projections = [_finite(update) for update in updates]
-    solved = eigen_of([projection @ projection.mT for projection in projections])
-    return [
-        _advanced(update, *_by_squares(projection, *eigen))
-        for update, projection, eigen in zip(updates, projections, solved, strict=True)
-    ]
+    return _advanced(update, *_by_squares(update.projection, values, vectors))
 
 
 def updated(state: LowRank, rows: Tensor, *, eta: float, epsilon: float, delta: float) -> LowRank:
     """The state after seeing rows X (…, N, D)."""
-    return advanced([due(state, rows, eta=eta, epsilon=epsilon, delta=delta)])[0]
-
-
-def _finite(update: Due) -> Tensor:
-    """Y, or R where Y is not finite: something that can be decomposed."""
-    return torch.where(_sound(update)[..., None, None], update.projection, update.state.basis.double())
-
-
-def _sound(update: Due) -> Tensor:
-    return torch.isfinite(update.power) & torch.isfinite(update.projection).all(-1).all(-1)
+    update = due(state, rows, eta=eta, epsilon=epsilon, delta=delta)
+    return advanced(update, *torch.linalg.eigh(gram(update)))
 
 
 def _advanced(update: Due, root: Tensor, basis: Tensor) -> LowRank:
     """The next state from C^½ and R'."""
-    state, finite = update.state, _sound(update)
-    size, rank = basis.shape[-1], basis.shape[-2]
-    total = update.eta * update.power + (1 - update.eta) * (size * state.floor + state.spectrum.sum(-1))
-    floor = (total - root.sum(-1)) / (size - rank)
+    state, finite = update.state, torch.isfinite(update.total)
+    floor = (update.total - root.sum(-1)) / (basis.shape[-1] - basis.shape[-2])
     smallest = (update.delta * root.amax(-1)).clamp_min(update.epsilon)
     spectrum = (root - floor[..., None]).maximum(smallest[..., None])
     return LowRank(
@@ -145,7 +132,7 @@ def _by_singular_values(projection: Tensor) -> tuple[Tensor, Tensor]:
     return root, basis
 
 
-def mean_square(rows: Tensor) -> Tensor:
+def _mean_square(rows: Tensor) -> Tensor:
     """tr S = ‖X‖²/N in float64."""
     return torch.linalg.vector_norm(rows, dim=(-2, -1), dtype=torch.float64).square() / rows.shape[-2]
 

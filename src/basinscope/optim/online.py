@@ -9,12 +9,9 @@ from torch import Tensor
 
 from ..checks import positive
 from ..errors import InputError
-from .lowrank import Due, LowRank, advanced, due, initial, preconditioned, weight_of_batch
+from .axes import Axes, AxisSettings
+from .lowrank import LowRank
 from .natural import NaturalGradient
-
-MOST_RANK = 80
-
-Axis = tuple[int, int]  # a parameter's number, and one of its axes
 
 
 class OnlineNGD(NaturalGradient):
@@ -80,50 +77,21 @@ class OnlineNGD(NaturalGradient):
             "rescale": rescale, "update_period": update_period, "momentum": momentum, "weight_decay": weight_decay,
         }  # fmt: skip
         super().__init__(parameters, options)
-        self._states: dict[Axis, LowRank] = {}
+        self._axes = Axes({})
 
     def _directions(self, gradients: list[Tensor]) -> list[Tensor]:
         groups = [group for group in self.param_groups for _ in group["params"]]
-        updates: dict[Axis, Due] = {}
-        directions = []
-        for number, (gradient, group) in enumerate(zip(gradients, groups, strict=True)):
-            found = gradient
-            for axis, size in enumerate(gradient.shape):
-                if size == 1:
-                    continue
-                rows = found.movedim(axis, -1)
-                flat = rows.reshape(-1, size)
-                eta = weight_of_batch(len(flat), group["history"]) if group["eta"] is None else group["eta"]
-                settings = {"eta": eta, "epsilon": group["epsilon"], "delta": group["delta"]}
-                if (number, axis) not in self._states:
-                    rank = rank_of_axis(group["rank"], axis, size)
-                    self._states[number, axis] = initial(flat, rank, **settings)
-                state = self._states[number, axis]
-                if self._due(group):
-                    updates[number, axis] = due(state, flat, **settings)
-                flat = preconditioned(state, flat, alpha=group["alpha"], rescale=group["rescale"])
-                found = flat.view(rows.shape).movedim(-1, axis)
-            directions.append(found.contiguous())
-        self._states |= zip(updates, advanced(list(updates.values())), strict=True)  # after all of them were used
-        return directions
+        settings = [AxisSettings.of(group) for group in groups]
+        return self._axes.directions(gradients, settings, [self._due(group) for group in groups])
 
     def _fisher_state(self) -> Any:
-        return [[*place, *state] for place, state in self._states.items()]
+        return [[*place, *state] for place, state in self._axes.states.items()]
 
     def _load_fisher_state(self, state: Any) -> None:
         parameters = [parameter for group in self.param_groups for parameter in group["params"]]
-        self._states = {
-            (number, axis): LowRank(*(part.to(device=parameters[number].device, copy=True) for part in parts))
-            for number, axis, *parts in state
-        }
-
-
-def rank_of_axis(rank: int | tuple[int, int] | None, axis: int, size: int) -> int:
-    """The rank r that an axis of the given size gets: at most D − 1.
-
-    Examples:
-        >>> rank_of_axis(None, 0, 9), rank_of_axis((80, 20), 0, 64), rank_of_axis((80, 20), 1, 785)
-        (5, 63, 20)
-    """
-    wanted = (rank[0] if axis == 0 else rank[1]) if isinstance(rank, tuple) else rank
-    return min(size - 1, min((size + 1) // 2, MOST_RANK) if wanted is None else wanted)
+        self._axes = Axes(
+            {
+                (number, axis): LowRank(*(part.to(device=parameters[number].device, copy=True) for part in parts))
+                for number, axis, *parts in state
+            }
+        )

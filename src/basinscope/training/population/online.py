@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 
 import torch
 from torch import Tensor, nn
 
 from ...optim import OnlineNGD as Alone
-from ...optim.lowrank import Due, LowRank, advanced, due, initial, preconditioned, weight_of_batch
+from ...optim.axes import Axes, AxisSettings, rank_of_axis
+from ...optim.lowrank import LowRank
 from ...optim.natural import FIRST
-from ...optim.online import rank_of_axis
 from .updates import Layout, Rows
 
 
@@ -54,56 +54,30 @@ class OnlineNGD:
             slots[f"floor.{number}.{axis}"] = points.new_zeros(len(points), dtype=torch.float64)
         return slots
 
-    def factors(self, steps: Tensor, dtype: torch.dtype) -> tuple[Tensor, ...]:
+    def factors(self, steps: Tensor, dtype: torch.dtype) -> tuple[list[bool], list[bool]]:
         """Whether it is the first step, and whether the matrices are renewed in it."""
-        return steps == 1, (steps <= FIRST) | ((steps - 1) % self.update_period == 0)
+        renewed = (steps <= FIRST) | ((steps - 1) % self.update_period == 0)
+        return (steps == 1).tolist(), renewed.tolist()
 
     def apply(self, rows: Rows) -> None:
-        first, renewed = (bool(factor) for factor in rows.factors)
+        first, renewed = rows.factors
         rows.gradient.addcmul_(rows.points, rows.decay)
-        sizes = [math.prod(shape) for shape in rows.layout.shapes]
-        pieces = rows.gradient[:, rows.layout.places].split(sizes, dim=1)
-        updates: dict[str, Due] = {}
-        found = [
-            self._direction(number, piece.unflatten(1, shape), rows.slots, first, renewed, updates).flatten(1)
-            for number, (piece, shape) in enumerate(zip(pieces, rows.layout.shapes, strict=True))
-        ]
-        for place, state in zip(updates, advanced(list(updates.values())), strict=True):
-            for tensor, value in zip(_kept(place, rows.slots), state, strict=True):
-                tensor.copy_(value)
+        shapes = rows.layout.shapes
+        pieces = rows.gradient[:, rows.layout.places].split([math.prod(shape) for shape in shapes], dim=1)
+        gradients = [piece.unflatten(1, shape) for piece, shape in zip(pieces, shapes, strict=True)]
+        if "axes" not in rows.cache:
+            states = {
+                (number, axis): LowRank(*(rows.slots[f"{part}.{number}.{axis}"] for part in LowRank._fields))
+                for number, axis, _ in _axes(rows.layout)
+            }
+            rows.cache["axes"] = Axes(states, leading=1)
+        settings = AxisSettings.of(asdict(self))
+        found = rows.cache["axes"].directions(gradients, [settings] * len(shapes), [renewed] * len(shapes), first)
         move = torch.zeros_like(rows.gradient)
-        move[:, rows.layout.places] = torch.cat(found, dim=1)
+        move[:, rows.layout.places] = torch.cat([direction.flatten(1) for direction in found], dim=1)
         if self.momentum:
             move = rows.slots["velocity"].mul_(self.momentum).add_(move)
         rows.points.addcmul_(move, rows.rate, value=-1)
-
-    def _direction(
-        self, number: int, gradient: Tensor, slots: Mapping[str, Tensor], first: bool, renewed: bool,
-        updates: dict[str, Due],
-    ) -> Tensor:  # fmt: skip
-        """One parameter's gradients (M, …) through the inverse of each axis in turn; notes the updates to make."""
-        for axis, size in enumerate(gradient.shape[1:]):
-            if size == 1:
-                continue
-            place = f"{number}.{axis}"
-            turned = gradient.movedim(axis + 1, -1)
-            flat = turned.reshape(len(gradient), -1, size)
-            eta = weight_of_batch(flat.shape[1], self.history) if self.eta is None else self.eta
-            settings = {"eta": eta, "epsilon": self.epsilon, "delta": self.delta}
-            if first:
-                state = initial(flat, rank_of_axis(self.rank, axis, size), **settings)
-            else:
-                state = _kept(place, slots)
-            if renewed:
-                updates[place] = due(state, flat, **settings)
-            flat = preconditioned(state, flat, alpha=self.alpha, rescale=self.rescale)
-            gradient = flat.view(turned.shape).movedim(-1, axis + 1)
-        return gradient
-
-
-def _kept(place: str, slots: Mapping[str, Tensor]) -> LowRank:
-    """The state of an axis, as the slots hold it."""
-    return LowRank(*(slots[f"{part}.{place}"] for part in LowRank._fields))
 
 
 def _axes(layout: Layout) -> Iterator[tuple[int, int, int]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -69,6 +70,7 @@ class Stepper:
         self._rate, self._ceiling = self._full_rate.clone(), ceiling
         self._gradient = torch.empty_like(state.points)
         self._before = torch.empty_like(state.points)
+        self._caches: dict[tuple[int | None, int | None], dict[str, Any]] = {}
         self._graphs: dict[int, torch.cuda.CUDAGraph] = {}
         self._cuda = state.points.device.type == "cuda"
         bound = memory or (_card_memory(state.points) if self._cuda else program.tile_bytes)
@@ -108,7 +110,7 @@ class Stepper:
             self._freeze()
             state.step.add_(steps)
 
-    def _step(self, drawn: list[Tensor], factors: tuple[Tensor, ...], measure: bool) -> None:
+    def _step(self, drawn: list[Tensor], factors: tuple[Any, ...], measure: bool) -> None:
         state = self.state
         for group, tiles, numbers in zip(self._groups, self._tiles, drawn, strict=True):
             for rows in tiles:
@@ -121,10 +123,12 @@ class Stepper:
         if self._cuda:
             self._apply(slice(None), factors)
 
-    def _apply(self, rows: slice, factors: tuple[Tensor, ...]) -> None:
+    def _apply(self, rows: slice, factors: tuple[Any, ...]) -> None:
         slots = {name: slot[rows] for name, slot in self.state.slots.items()}
         points, gradient = self.state.points[rows], self._gradient[rows]
-        self._update.apply(Rows(points, gradient, self._rate[rows], self._decay[rows], slots, factors, self._layout))
+        cache = self._caches.setdefault((rows.start, rows.stop), {})
+        own = Rows(points, gradient, self._rate[rows], self._decay[rows], slots, factors, self._layout, cache)
+        self._update.apply(own)
 
     def reset_rates(self) -> None:
         """Let those members move that have not diverged, after the state was changed from outside."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -26,7 +26,8 @@ class Rows:
     """What a step works on, all with a leading axis of members. `gradient` may be used up.
 
     `rate` and `decay` hold learning rates and weight decays, with the shape of `points`; they are 0 where nothing may
-    move. `slots` is the optimizer's state, `factors` what depends on the number of the step alone.
+    move. `slots` is the optimizer's state, `factors` what depends on the number of the step alone, `cache` a place for
+    what these rows need in every step and no checkpoint holds.
     """
 
     points: Tensor
@@ -34,8 +35,9 @@ class Rows:
     rate: Tensor
     decay: Tensor
     slots: Mapping[str, Tensor]
-    factors: tuple[Tensor, ...]
+    factors: tuple[Any, ...]
     layout: Layout
+    cache: dict[str, Any]
 
 
 class Update(Protocol):
@@ -48,8 +50,8 @@ class Update(Protocol):
     def start(self, points: Tensor, layout: Layout) -> dict[str, Tensor]:
         """The state before the first step, each tensor with a leading axis of members."""
 
-    def factors(self, steps: Tensor, dtype: torch.dtype) -> tuple[Tensor, ...]:
-        """Numbers that depend on the number of the step alone, for each of `steps` (1, 2, …), float64."""
+    def factors(self, steps: Tensor, dtype: torch.dtype) -> tuple[Sequence[Any] | Tensor, ...]:
+        """What depends on the number of the step alone, for each of `steps` (1, 2, …), float64."""
 
     def apply(self, rows: Rows) -> None:
         """Take a step in place."""
