@@ -1,3 +1,5 @@
+import subprocess
+import sys
 from importlib import metadata, resources
 
 from basinscope._version import __version__
@@ -9,3 +11,14 @@ def test_installed_version_is_the_one_in_the_source():
 
 def test_type_information_is_shipped():
     assert resources.files("basinscope").joinpath("py.typed").is_file()
+
+
+def test_importing_is_quick():
+    """Seconds depend on the machine; what is slow to load does not."""
+    code = (
+        "import sys, basinscope as bs; assert 'torch' not in sys.modules;"
+        "[getattr(bs, name) for name in bs.__all__];"
+        "print(*{'scipy.stats', 'pandas', 'matplotlib', 'pydantic', 'sklearn', 'sympy'} & set(sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert not done.stdout.split()

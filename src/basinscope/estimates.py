@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from scipy import stats
+from scipy.special import stdtrit  # scipy.stats takes half a second to import
 
 from .errors import InputError
 
@@ -57,7 +57,7 @@ class Estimate:
             raise InputError(f"level must lie strictly between 0 and 1, got {level}")
         if self.stderr == 0:
             return (self.value, self.value)
-        half = float(stats.t.ppf(0.5 + level / 2, self.freedom)) * self.stderr
+        half = float(stdtrit(self.freedom, 0.5 + level / 2)) * self.stderr
         return (self.value - half, self.value + half)
 
     def to_dict(self) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from scipy import stats
+from scipy.special import stdtrit
 
 from ..errors import InputError
 from ..estimates import Estimate
@@ -97,7 +97,7 @@ def averages(
         value, width, probes = float(middle.mean()), float((high - low).mean()), len(middle)
         noise = float(middle.std() / math.sqrt(probes))
         rounding = epsilon * largest / level
-        reach = float(stats.t.ppf(0.5 + CERTAINTY / 2, probes - 1)) * noise + rounding * abs(value)
+        reach = float(stdtrit(probes - 1, 0.5 + CERTAINTY / 2)) * noise + rounding * abs(value)
         bracket = float(low.mean()), float(high.mean())
         goal = max(min(noise, rtol * abs(value)), rtol * abs(value) / 4)
         found.append(

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from scipy import stats
+from scipy.special import chdtrc
 
 from ..checks import whole
 from ..errors import InputError
@@ -122,4 +122,4 @@ def _agreement(value: float, values: Sequence[float], errors: Sequence[float]) -
     if len(values) < 2 or not all(math.isfinite(error) and error > 0 for error in errors):
         return 1.0
     spread = math.fsum(((each - value) / error) ** 2 for each, error in zip(values, errors, strict=True))
-    return float(stats.chi2.sf(spread, len(values) - 1))
+    return float(chdtrc(len(values) - 1, spread))
