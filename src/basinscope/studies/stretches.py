@@ -11,7 +11,7 @@ import json
 import math
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from fnmatch import fnmatch
 from pathlib import Path
@@ -23,6 +23,7 @@ from ..errors import BasinscopeError, InputError
 from ..objects import nearest
 from ..runs.identity import job_key
 from ..runs.provenance import provenance
+from .plans import StudyPlan
 
 Rows = Sequence[Mapping[str, Any]]
 
@@ -51,44 +52,32 @@ class Plain:
     """A study as plain values and functions.
 
     Attributes:
-        name, version: as the study has them; they are part of every result's address.
-        Plan: the dataclass of its settings; `scales`: settings by the name of a scale.
-        jobs: all jobs of a plan; each has `config()` and `seed`.
-        units: which of them run together.
-        cost: seconds that a job takes on an H200, roughly.
+        plan: its jobs, which of them run together, how long they take and what they are called; `--only` chooses by
+            label.
         run: computes a unit and hands out jobs with their rows, those together that were found together. A unit that
             runs out of time hands out fewer than were wanted.
-        label: a unit's or a job's name, a few words without blanks; `--only` chooses by it.
-        part: the part of the study that a job belongs to.
         phases: names of phases after which a unit can be left, first to last.
     """
 
-    name: str
-    version: int
-    Plan: type
-    scales: Mapping[str, Mapping[str, Any]]
-    jobs: Callable[[Any], Iterable[Any]]
-    units: Callable[[Iterable[Any]], list[list[Any]]]
-    cost: Callable[[Any], float]
+    plan: StudyPlan
     run: Callable[[Stretch], Iterator[list[tuple[Any, Rows]]]]
-    label: Callable[[Sequence[Any]], str]
-    part: Callable[[Any], str]
     phases: tuple[str, ...] = ()
 
     def planned(self, scale: str, changes: Sequence[str]) -> Any:
         """The plan at a scale with `key=value` changes."""
-        values = dict(self.scales[scale])
-        known = [each.name for each in fields(self.Plan)]
+        values = dict(self.plan.SCALES[scale])
+        known = [each.name for each in fields(self.plan.Plan)]
         for change in changes:
             key, equals, text = change.partition("=")
             if not equals or key not in known:
                 raise InputError(f"unknown setting {change!r} — {nearest(key, known)}")
             values[key] = yaml.safe_load(text)
-        return self.Plan(**{name: tuple(value) if isinstance(value, list) else value for name, value in values.items()})
+        plain = {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
+        return self.plan.Plan(**plain)
 
     def key(self, job: Any) -> str:
         """The address of a job's result, the same as in a store."""
-        return job_key(self.name, self.version, job.config())
+        return self._address(job.config())
 
     def main(self, arguments: Sequence[str] | None = None, more: Callable[[Any], None] = lambda commands: None) -> int:
         """Run a command; the exit status. `more` may add commands of the study's own."""
@@ -100,17 +89,19 @@ class Plain:
             return 2
 
     def _parser(self, more: Callable[[Any], None]) -> argparse.ArgumentParser:
-        program = f"python -m basinscope.studies.{self.name.replace('-', '_')}"
+        program = f"python -m basinscope.studies.{self.plan.NAME.replace('-', '_')}"
         parser = argparse.ArgumentParser(prog=program, description=__doc__)
         commands = parser.add_subparsers(required=True)
         for name, command in (("run", self._run), ("plan", self._listed)):
             sub = commands.add_parser(name)
             sub.set_defaults(command=command)
-            sub.add_argument("--scale", choices=list(self.scales), default="smoke")
+            sub.add_argument("--scale", choices=list(self.plan.SCALES), default="smoke")
             sub.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="change a setting")
             sub.add_argument("--out", type=Path, required=True, help="folder for new results")
             sub.add_argument("--have", type=Path, action="append", default=[], help="folders with earlier results")
-            sub.add_argument("--scratch", type=Path, default=Path("runs") / self.name, help="partial work of units")
+            sub.add_argument(
+                "--scratch", type=Path, default=Path("runs") / self.plan.NAME, help="partial work of units"
+            )
             sub.add_argument("--minutes", type=float, default=math.inf, help="start nothing that would end later")
             sub.add_argument("--only", default="*", metavar="PATTERN", help="only units or jobs whose label matches")
             sub.add_argument("--phase", choices=["", *self.phases], default="", help="stop after this phase")
@@ -130,7 +121,7 @@ class Plain:
         left, speed, unfinished = self._left(given), 1.0, 0
         given.out.mkdir(parents=True, exist_ok=True)
         for number, (unit, wanted) in enumerate(left):
-            share = sum(map(self.cost, wanted))
+            share = sum(map(self.plan.cost, wanted))
             remaining = 60 * given.minutes - (time.monotonic() - began)
             if remaining <= 0 or (not self.phases and speed * share > remaining):
                 print(f"{len(left) - number} units left; the next would take about {speed * share:.0f} s")
@@ -141,7 +132,7 @@ class Plain:
             speed = max(0.5 * speed, min(10.0, seconds / max(1e-9, share)))
             unfinished += found < len(wanted)
             told = f"{found} of {len(wanted)} jobs, {seconds:.1f} s"
-            print(f"{number + 1}/{len(left)} {self.label(unit)}: {told}", flush=True)
+            print(f"{number + 1}/{len(left)} {self.plan.label(unit)}: {told}", flush=True)
         if unfinished:
             print(f"{unfinished} units are not finished")
             return 0 if given.phase else 3
@@ -151,7 +142,7 @@ class Plain:
     def _unit(self, given: argparse.Namespace, unit: list[Any], wanted: list[Any], seconds: float) -> int:
         """Run one unit and write what it finds; the number of results."""
         last, count = time.monotonic(), 0
-        folder = given.scratch / (self.label(unit) if self.phases else self.key(unit[0]))
+        folder = given.scratch / (self.plan.label(unit) if self.phases else self.key(unit[0]))
         for found in self.run(Stretch(unit, wanted, folder, seconds, given.phase)):
             now = time.monotonic()
             for job, rows in found:
@@ -162,13 +153,13 @@ class Plain:
     def _listed(self, given: argparse.Namespace) -> int:
         """Print what is left, by part, with a forecast for an H200."""
         left = self._left(given)
-        parts = dict.fromkeys(self.part(unit[0]) for unit, _ in left)
+        parts = dict.fromkeys(unit[0].part for unit, _ in left)
         for part in parts:
-            own = [wanted for unit, wanted in left if self.part(unit[0]) == part]
-            seconds = [sum(map(self.cost, unit)) for unit in own]
+            own = [wanted for unit, wanted in left if unit[0].part == part]
+            seconds = [sum(map(self.plan.cost, unit)) for unit in own]
             jobs, longest = sum(map(len, own)), max(seconds)
             print(f"{part}: {jobs} jobs in {len(own)} units, {sum(seconds) / 60:.1f} min, the longest {longest:.0f} s")
-        total = sum(self.cost(job) for _, wanted in left for job in wanted)
+        total = sum(self.plan.cost(job) for _, wanted in left for job in wanted)
         print(f"in all about {total / 60:.0f} minutes on an H200")
         return 0
 
@@ -182,21 +173,24 @@ class Plain:
         files = [file for folder in given.folders for file in sorted(folder.rglob("*.json"))]
         for file in files:
             told = json.loads(file.read_text())
-            key = job_key(self.name, self.version, told["config"])
-            store.save(
-                key, self.name, told["config"], Result(told["rows"]), told["provenance"], seconds=told["seconds"]
-            )
+            config, rows = told["config"], Result(told["rows"])
+            store.save(self._address(config), self.plan.NAME, config, rows, told["provenance"], seconds=told["seconds"])
         print(f"{len(files)} results put into {given.store}")
         return 0
+
+    def _address(self, config: Mapping[str, Any]) -> str:
+        return job_key(self.plan.NAME, self.plan.VERSION, config)
 
     def _left(self, given: argparse.Namespace) -> list[tuple[list[Any], list[Any]]]:
         """The units with results missing, each with the jobs that miss them."""
         there = {file.stem for folder in (given.out, *given.have) for file in folder.rglob("*.json")}
         found = []
-        for unit in self.units(self.jobs(self.planned(given.scale, given.set))):
-            whole = fnmatch(self.label(unit), given.only)
+        for unit in self.plan.units(self.plan.jobs(self.planned(given.scale, given.set))):
+            whole = fnmatch(self.plan.label(unit), given.only)
             wanted = [
-                job for job in unit if self.key(job) not in there and (whole or fnmatch(self.label([job]), given.only))
+                job
+                for job in unit
+                if self.key(job) not in there and (whole or fnmatch(self.plan.label([job]), given.only))
             ]
             if wanted:
                 found.append((unit, wanted))

@@ -51,7 +51,7 @@ def test_the_paper_scale_is_what_the_paper_did():
     first = grid[0]
     assert first.steps == 200_000
     assert first.weight_decay == pytest.approx(1e-2 / 5000)
-    assert all(plan.network(job.config()) == job for job in jobs)
+    assert all(plan.job_of(job.config()) == job for job in jobs)
     counts = {
         job.architecture: sum(weight.numel() for weight in network_of(job).parameters()) for job in grid
     }  # fmt: skip

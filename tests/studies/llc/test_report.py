@@ -103,7 +103,7 @@ def test_all_parts_run_without_pydantic_and_become_tables_figures_and_a_page(tmp
     )  # fmt: skip
     assert told.returncode == 0, told.stderr
     planned = PLAIN.planned("smoke", TINY)
-    jobs = list(PLAIN.jobs(planned))
+    jobs = list(PLAIN.plan.jobs(planned))
     assert {file.stem for file in (tmp_path / "out").iterdir()} == {PLAIN.key(job) for job in jobs}
 
     assert main(["adopt", str(tmp_path / "out"), "--store", str(tmp_path / "store")]) == 0

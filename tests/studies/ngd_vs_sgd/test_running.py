@@ -134,6 +134,6 @@ def test_the_paper_scale_is_what_the_paper_did():
     jobs = list(plan.jobs(found))
     assert len({key_of(job) for job in jobs}) == len(jobs)
     assert max(sum(map(plan.cost, unit)) for unit in plan.units(jobs)) < 300
-    assert all(plan.training(job.config()) == job for job in jobs)
+    assert all(plan.job_of(job.config()) == job for job in jobs)
     assert {job.network for job in jobs if job.part == "sizes"} >= {"1x64", "2x512", "lenet5"}
     assert replace(jobs[0], seed=1) in jobs

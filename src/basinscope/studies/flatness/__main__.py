@@ -16,18 +16,13 @@ from . import plan
 from .cases import pack
 from .running import PHASES, run_unit
 
-NAME, VERSION = "flatness", 1
-
 
 def _run(stretch: Stretch) -> Iterator[list[tuple[plan.Network, Rows]]]:
     for found in run_unit(stretch.jobs, stretch.wanted, stretch.folder, stretch.seconds, stretch.phase):
         yield list(found)
 
 
-PLAIN = Plain(
-    NAME, VERSION, plan.Plan, plan.SCALES, plan.jobs, plan.units, plan.cost, _run, plan.label, lambda job: job.part,
-    PHASES,
-)  # fmt: skip
+PLAIN = Plain(plan, _run, PHASES)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

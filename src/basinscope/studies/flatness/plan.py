@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
+from ..plans import PlainJob, grouped
+
+NAME, VERSION = "flatness", 1
 PARTS = ("grid", "folds")
 ARCHITECTURES = ("mlp", "bigmlp", "cnn")
 
@@ -67,7 +70,7 @@ SCALES: dict[str, dict[str, Any]] = {
 
 
 @dataclass(frozen=True)
-class Network:
+class Network(PlainJob):
     """A job: one network of the grid, trained and measured; or its cross-validation.
 
     Attributes:
@@ -104,20 +107,16 @@ class Network:
         """w of the penalty (w/2)‖θ‖²."""
         return self.decay / self.samples
 
-    def config(self) -> dict[str, Any]:
-        """The job as plain values."""
-        return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}
 
-
-def network(config: Mapping[str, Any]) -> Network:
+def job_of(config: Mapping[str, Any]) -> Network:
     """The job of a config.
 
     Examples:
         >>> job = next(jobs(Plan()))
-        >>> network(job.config()) == job
+        >>> job_of(job.config()) == job
         True
     """
-    return Network(**{**config, "channels": tuple(config["channels"])})
+    return Network.of(config)
 
 
 def jobs(plan: Plan) -> Iterator[Network]:
@@ -158,18 +157,12 @@ def together(job: Network) -> tuple[Any, ...]:
 
 def units(all_jobs: Iterable[Network]) -> list[list[Network]]:
     """The jobs as they are trained."""
-    found: dict[Any, list[Network]] = {}
-    for job in all_jobs:
-        found.setdefault(together(job), []).append(job)
-    return list(found.values())
+    return grouped(all_jobs, together)
 
 
 def batches(own: Iterable[Network]) -> list[list[Network]]:
     """The jobs of a unit as they are measured: networks on the same data side by side."""
-    found: dict[Any, list[Network]] = {}
-    for job in own:
-        found.setdefault((job.data, job.samples), []).append(job)
-    return list(found.values())
+    return grouped(own, lambda job: (job.data, job.samples))
 
 
 def label(own: Sequence[Network]) -> str:

@@ -41,16 +41,16 @@ class Flatness(Study):
             yield FlatnessJob(**job.config())
 
     def group_key(self, job: Any) -> Any:
-        return plan.together(plan.network(job.config()))
+        return plan.together(plan.job_of(job.config()))
 
     def cost(self, job: Any) -> float:
-        return plan.cost(plan.network(job.config()))
+        return plan.cost(plan.job_of(job.config()))
 
     def run(self, job: Any, scratch: Scratch) -> Result:
         return self.run_group([job], scratch)[0]
 
     def run_group(self, jobs: Sequence[Any], scratch: Scratch) -> Sequence[Result]:
-        unit = [plan.network(job.config()) for job in jobs]
+        unit = [plan.job_of(job.config()) for job in jobs]
         found = {job: rows for part in run_unit(unit, unit, scratch.folder) for job, rows in part}
         if len(found) < len(unit):
             raise BasinscopeError(f"{len(unit) - len(found)} networks of {plan.label(unit)} were not measured")

@@ -12,8 +12,6 @@ from ..stretches import Plain, Rows, Stretch
 from . import plan
 from .running import run_unit
 
-NAME, VERSION = "llc", 1
-
 
 def _run(stretch: Stretch) -> Iterator[list[tuple[Any, Rows]]]:
     jobs = list(stretch.jobs)  # a population is trained as a whole, or the same seed would end elsewhere
@@ -21,14 +19,7 @@ def _run(stretch: Stretch) -> Iterator[list[tuple[Any, Rows]]]:
     yield [(job, found) for job, found in zip(jobs, rows, strict=True) if job in stretch.wanted]
 
 
-def _label(unit: Sequence[Any]) -> str:
-    return plan.label(list(unit))
-
-
-PLAIN = Plain(
-    name=NAME, version=VERSION, Plan=plan.Plan, scales=plan.SCALES, jobs=plan.jobs, units=plan.units, cost=plan.cost,
-    run=_run, label=_label, part=lambda job: str(job.part),
-)  # fmt: skip
+PLAIN = Plain(plan, _run)
 
 
 def _pack(given: argparse.Namespace) -> int:

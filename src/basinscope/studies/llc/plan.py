@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Literal
 
+from ..plans import PlainJob, grouped
+
+NAME, VERSION = "llc", 1
 PARTS = ("truth", "resolution", "atlas", "entropy", "beyond", "cost")
 
 # Steps of the published code, ε·nβ at either end of the sizes it was run on: 5e-6 with n = 10⁴ for networks of some
@@ -134,15 +137,8 @@ SCALES: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 
 
-class _Config:
-    def config(self) -> dict[str, Any]:
-        """The job as plain values."""
-        values = asdict(self)  # type: ignore[call-overload]
-        return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
-
-
 @dataclass(frozen=True, kw_only=True)
-class Truth(_Config):
+class Truth(PlainJob):
     """One deep linear network of random widths and rank: calibrated λ̂ and the published protocol against exact λ.
 
     With `minibatch` the calibrated λ̂ is taken once more on minibatches alone.
@@ -166,7 +162,7 @@ class Truth(_Config):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Ladder(_Config):
+class Ladder(PlainJob):
     """λ_t at every rung nβ, by the same chains."""
 
     part: Literal["resolution"] = "resolution"
@@ -182,7 +178,7 @@ class Ladder(_Config):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Map(_Config):
+class Map(PlainJob):
     """Plain SGLD with one batch size over γ, nβ, ε and chain length; with the calibrated one also the references."""
 
     part: Literal["atlas"] = "atlas"
@@ -201,7 +197,7 @@ class Map(_Config):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Descent(_Config):
+class Descent(PlainJob):
     """One network trained by `sgd` or `entropy-sgd`; λ̂ by the paper's settings, and the calibrated one if `full`."""
 
     part: Literal["entropy"] = "entropy"
@@ -220,7 +216,7 @@ class Descent(_Config):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Follow(_Config):
+class Follow(PlainJob):
     """λ̂ through a training (`training`), or of parts of the weights (`weights`) or the data (`data`) at its end."""
 
     part: Literal["beyond"] = "beyond"
@@ -237,7 +233,7 @@ class Follow(_Config):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Timing(_Config):
+class Timing(PlainJob):
     """Time and memory of chain draws of one architecture."""
 
     part: Literal["cost"] = "cost"
@@ -249,7 +245,7 @@ class Timing(_Config):
 
 
 Job = Truth | Ladder | Map | Descent | Follow | Timing
-KINDS: dict[str, type[Any]] = {
+KINDS: dict[str, type[PlainJob]] = {
     "truth": Truth, "resolution": Ladder, "atlas": Map, "entropy": Descent, "beyond": Follow, "cost": Timing,
 }  # fmt: skip
 
@@ -262,8 +258,7 @@ def job_of(config: Mapping[str, Any]) -> Any:
         >>> job_of(job.config()) == job
         True
     """
-    values = {name: tuple(value) if isinstance(value, list) else value for name, value in config.items()}
-    return KINDS[config["part"]](**values)
+    return KINDS[config["part"]].of(config)
 
 
 def jobs(plan: Plan) -> Iterator[Any]:
@@ -289,14 +284,10 @@ def together(job: Any) -> tuple[Any, ...] | None:
 
 def units(all_jobs: Iterable[Any]) -> list[list[Any]]:
     """The jobs as they run: populations, and single ones."""
-    found: dict[Any, list[Any]] = {}
-    for number, job in enumerate(all_jobs):
-        key = together(job)
-        found.setdefault(number if key is None else key, []).append(job)
-    return list(found.values())
+    return grouped(all_jobs, together)
 
 
-def label(unit: list[Any]) -> str:
+def label(unit: Sequence[Any]) -> str:
     """A unit's name, such as `truth-decade4-seed7`."""
     job = unit[0]
     told = {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from ..stretches import Plain, Rows, Stretch
 from . import plan
@@ -14,15 +14,7 @@ def _run(stretch: Stretch) -> Iterator[list[tuple[plan.Training, Rows]]]:
     yield list(zip(stretch.jobs, run_unit(stretch.jobs, stretch.folder), strict=True))
 
 
-def _label(unit: Sequence[plan.Training]) -> str:
-    first = unit[0]
-    return f"{first.part}-{first.data}-{first.network}-{first.optimizer}-seed{first.seed}"
-
-
-PLAIN = Plain(
-    plan.NAME, plan.VERSION, plan.Plan, plan.SCALES, plan.jobs, plan.units, plan.cost, _run, _label,
-    lambda job: job.part,
-)  # fmt: skip
+PLAIN = Plain(plan, _run)
 main, planned, key_of = PLAIN.main, PLAIN.planned, PLAIN.key
 
 if __name__ == "__main__":

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
+
+from ..plans import PlainJob, grouped
 
 NAME, VERSION = "ngd-vs-sgd", 2
 PARTS = ("sizes", "epochs", "variants", "smoothing", "branches", "overfitting")
@@ -116,7 +118,7 @@ SCALES: dict[str, dict[str, Any]] = {
 
 
 @dataclass(frozen=True)
-class Training:
+class Training(PlainJob):
     """A job: one network trained with one optimizer, or one trunk with all its branches, and measured on the way.
 
     Attributes:
@@ -156,20 +158,16 @@ class Training:
     budget: float
     rtol: float
 
-    def config(self) -> dict[str, Any]:
-        """The job as plain values."""
-        return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}
 
-
-def training(config: Mapping[str, Any]) -> Training:
+def job_of(config: Mapping[str, Any]) -> Training:
     """The job of a config.
 
     Examples:
         >>> job = next(jobs(Plan()))
-        >>> training(job.config()) == job
+        >>> job_of(job.config()) == job
         True
     """
-    return Training(**{**config, "rates": tuple(config["rates"])})
+    return Training.of(config)
 
 
 def jobs(plan: Plan) -> Iterator[Training]:
@@ -202,11 +200,13 @@ def together(job: Training) -> tuple[Any, ...] | None:
 
 def units(all_jobs: Iterable[Training]) -> list[list[Training]]:
     """The jobs as they run: populations, and single ones."""
-    found: dict[Any, list[Training]] = {}
-    for number, job in enumerate(all_jobs):
-        key = together(job)
-        found.setdefault(number if key is None else key, []).append(job)
-    return list(found.values())
+    return grouped(all_jobs, together)
+
+
+def label(unit: Sequence[Training]) -> str:
+    """A unit's name, such as `epochs-mnist-2x256-sgd-seed0`: that of its first job."""
+    first = unit[0]
+    return f"{first.part}-{first.data}-{first.network}-{first.optimizer}-seed{first.seed}"
 
 
 def cost(job: Training) -> float:

@@ -37,16 +37,16 @@ class NgdVsSgd(Study):
             yield NgdJob(**job.config())
 
     def group_key(self, job: Any) -> Any:
-        return plan.together(plan.training(job.config()))
+        return plan.together(plan.job_of(job.config()))
 
     def cost(self, job: Any) -> float:
-        return plan.cost(plan.training(job.config()))
+        return plan.cost(plan.job_of(job.config()))
 
     def run(self, job: Any, scratch: Scratch) -> Result:
         return self.run_group([job], scratch)[0]
 
     def run_group(self, jobs: Sequence[Any], scratch: Scratch) -> Sequence[Result]:
-        found = run_unit([plan.training(job.config()) for job in jobs], scratch.folder)
+        found = run_unit([plan.job_of(job.config()) for job in jobs], scratch.folder)
         return [Result(rows) for rows in found]
 
     def report(self, results: Results, folder: Path) -> Sequence[Path]:
