@@ -3,72 +3,48 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
 from ...errors import BasinscopeError
 from ...runs import study as base
 from ...runs.results import Results
-from ...runs.scratch import Scratch
-from ...runs.study import Finding, Result, Study
-from ..declared import model_of
+from ...runs.study import Finding
+from ..declared import PlannedStudy, csv_files, model_of, readme
 from . import plan
 from .figures import draw
 from .page import page
 from .running import run_unit
 from .tables import finished, joined, kendall_table, tables
 
-NAME = "flatness"
-
 FlatnessSettings: Any = model_of(plan.Plan, "FlatnessSettings", base.Settings)
 FlatnessJob: Any = model_of(plan.Network, "FlatnessJob", base.Job)
 
 
-class Flatness(Study):
+class Flatness(PlannedStudy, plan=plan):
     """Table 1 and figures 1–7 of paper 004, the learning coefficient beside them."""
 
-    name = NAME
     title = "Does flatness tell how well a network generalizes?"
     Settings = FlatnessSettings
     Job = FlatnessJob
-    scales: Mapping[str, Mapping[str, Any]] = plan.SCALES
     population = 1000
     gpus = 1.0
 
-    def jobs(self, settings: Any) -> Iterator[Any]:
-        for job in plan.jobs(plan.Plan(**settings.model_dump())):
-            yield FlatnessJob(**job.config())
-
-    def group_key(self, job: Any) -> Any:
-        return plan.together(plan.job_of(job.config()))
-
-    def cost(self, job: Any) -> float:
-        return plan.cost(plan.job_of(job.config()))
-
-    def run(self, job: Any, scratch: Scratch) -> Result:
-        return self.run_group([job], scratch)[0]
-
-    def run_group(self, jobs: Sequence[Any], scratch: Scratch) -> Sequence[Result]:
-        unit = [plan.job_of(job.config()) for job in jobs]
-        found = {job: rows for part in run_unit(unit, unit, scratch.folder) for job, rows in part}
+    def rows(self, unit: Sequence[Any], folder: Path) -> Sequence[Sequence[Mapping[str, Any]]]:
+        found = {job: rows for part in run_unit(unit, unit, folder) for job, rows in part}
         if len(found) < len(unit):
             raise BasinscopeError(f"{len(unit) - len(found)} networks of {plan.label(unit)} were not measured")
-        return [Result(found[job]) for job in unit]
+        return [found[job] for job in unit]
 
     def report(self, results: Results, folder: Path) -> Sequence[Path]:
         """`networks.parquet`, the tables as CSV, the figures, and `README.md`."""
         made = tables(results.table)
-        written = [folder / "networks.parquet"]
-        made["networks"].to_parquet(written[0], index=False)
-        for name, table in made.items():
-            if name != "networks":
-                written.append(folder / f"{name}.csv")
-                table.to_csv(written[-1], index=False, float_format="%.6g")
-        written += draw(made, folder)
-        written.append(folder / "README.md")
-        written[-1].write_text(page(made, results.provenance()))
-        return written
+        networks = folder / "networks.parquet"
+        made["networks"].to_parquet(networks, index=False)
+        others = {name: table for name, table in made.items() if name != "networks"}
+        files = [networks, *csv_files(others, folder), *draw(made, folder)]
+        return [*files, readme(page(made, results.provenance()), folder)]
 
     def findings(self, results: Results) -> Sequence[Finding]:
         """Table 1, the paper's τ beside ours."""

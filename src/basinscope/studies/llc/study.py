@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,17 +10,13 @@ from pydantic import Field
 
 from ...runs import study as base
 from ...runs.results import Results
-from ...runs.scratch import Scratch
-from ...runs.study import Finding, Result, Study
-from ..declared import model_of
+from ...runs.study import Finding
+from ..declared import PlannedStudy, csv_files, model_of, readme
 from . import plan
 from .figures import draw
 from .page import page
 from .running import run_unit
 from .tables import tables, targets
-
-NAME = "llc"
-
 
 LlcSettings: Any = model_of(plan.Plan, "LlcSettings", base.Settings)
 _JOBS: dict[str, Any] = {part: model_of(kind, f"Llc{kind.__name__}", base.Job) for part, kind in plan.KINDS.items()}
@@ -30,45 +26,23 @@ LlcJob: Any = Annotated[
 ]  # fmt: skip
 
 
-class Llc(Study):
+class Llc(PlannedStudy, plan=plan):
     """The experiments of paper 003 with known answers beside them, and others that it only mentions."""
 
-    name = NAME
     title = "The learning coefficient from toy models to transformers"
     Settings = LlcSettings
     Job = LlcJob
-    scales: Mapping[str, Mapping[str, Any]] = plan.SCALES
     population = 128
     gpus = 1.0
 
-    def jobs(self, settings: Any) -> Iterator[Any]:
-        for job in plan.jobs(plan.Plan(**settings.model_dump())):
-            yield _JOBS[job.part](**job.config())
-
-    def group_key(self, job: Any) -> Any:
-        return plan.together(plan.job_of(job.config()))
-
-    def cost(self, job: Any) -> float:
-        return plan.cost(plan.job_of(job.config()))
-
-    def run(self, job: Any, scratch: Scratch) -> Result:
-        return self.run_group([job], scratch)[0]
-
-    def run_group(self, jobs: Sequence[Any], scratch: Scratch) -> Sequence[Result]:
-        found = run_unit([plan.job_of(job.config()) for job in jobs], scratch.folder)
-        return [Result(rows) for rows in found]
+    def rows(self, unit: Sequence[Any], folder: Path) -> Sequence[Sequence[Mapping[str, Any]]]:
+        return run_unit(unit, folder)
 
     def report(self, results: Results, folder: Path) -> Sequence[Path]:
         """A table and figures for each part, and `README.md` with the targets and whether they are met."""
         made = tables(results.table)
-        written = []
-        for name, table in made.items():
-            written.append(folder / f"{name}.csv")
-            table.to_csv(written[-1], index=False, float_format="%.6g")
-        written += draw(results.table, made, folder)
-        written.append(folder / "README.md")
-        written[-1].write_text(page(made, results.provenance()))
-        return written
+        files = csv_files(made, folder) + draw(results.table, made, folder)
+        return [*files, readme(page(made, results.provenance()), folder)]
 
     def findings(self, results: Results) -> Sequence[Finding]:
         """The targets, each with what was found."""

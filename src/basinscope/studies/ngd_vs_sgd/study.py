@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
 from ...runs import study as base
 from ...runs.results import Results
-from ...runs.scratch import Scratch
-from ...runs.study import Finding, Result, Study
-from ..declared import model_of
+from ...runs.study import Finding
+from ..declared import PlannedStudy, csv_files, model_of, readme
 from . import plan
 from .figures import draw
 from .page import page
@@ -21,45 +20,22 @@ NgdSettings: Any = model_of(plan.Plan, "NgdSettings", base.Settings)
 NgdJob: Any = model_of(plan.Training, "NgdJob", base.Job)
 
 
-class NgdVsSgd(Study):
+class NgdVsSgd(PlannedStudy, plan=plan):
     """Figures 1–8 of papers 000/001, and each comparison measured four ways."""
 
-    name = plan.NAME
-    version = plan.VERSION
     title = "Does natural gradient find less degenerate solutions than SGD?"
     Settings = NgdSettings
     Job = NgdJob
-    scales: Mapping[str, Mapping[str, Any]] = plan.SCALES
     gpus = 1.0
 
-    def jobs(self, settings: Any) -> Iterator[Any]:
-        for job in plan.jobs(plan.Plan(**settings.model_dump())):
-            yield NgdJob(**job.config())
-
-    def group_key(self, job: Any) -> Any:
-        return plan.together(plan.job_of(job.config()))
-
-    def cost(self, job: Any) -> float:
-        return plan.cost(plan.job_of(job.config()))
-
-    def run(self, job: Any, scratch: Scratch) -> Result:
-        return self.run_group([job], scratch)[0]
-
-    def run_group(self, jobs: Sequence[Any], scratch: Scratch) -> Sequence[Result]:
-        found = run_unit([plan.job_of(job.config()) for job in jobs], scratch.folder)
-        return [Result(rows) for rows in found]
+    def rows(self, unit: Sequence[Any], folder: Path) -> Sequence[Sequence[Mapping[str, Any]]]:
+        return run_unit(unit, folder)
 
     def report(self, results: Results, folder: Path) -> Sequence[Path]:
         """A table and a figure for each part, the table of claims, and `README.md` with what survives."""
         made = tables(results.table)
-        written = []
-        for name, table in made.items():
-            written.append(folder / f"{name}.csv")
-            table.to_csv(written[-1], index=False, float_format="%.6g")
-        written += draw(results.table, made, folder)
-        written.append(folder / "README.md")
-        written[-1].write_text(page(results.table, made, results.provenance()))
-        return written
+        files = csv_files(made, folder) + draw(results.table, made, folder)
+        return [*files, readme(page(results.table, made, results.provenance()), folder)]
 
     def findings(self, results: Results) -> Sequence[Finding]:
         """The paper's claims, each with what the paper's own measurement and the better ones make of it."""
