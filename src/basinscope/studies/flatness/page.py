@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..pages import data_and_scale
 from .tables import finished
 
 if TYPE_CHECKING:
@@ -60,8 +61,7 @@ def page(made: Mapping[str, pd.DataFrame], origin: Mapping[str, Any]) -> str:
 
 
 def _origin(grid: pd.DataFrame, origin: Mapping[str, Any]) -> str:
-    data = ", ".join(dict.fromkeys(grid["data"]))
-    small = " This is the smoke scale: it shows that the study runs, and settles nothing." if "digits" in data else ""
+    data, small = data_and_scale(grid["data"])
     lost = int((grid["outcome"] == "diverged").sum())
     told = f" {lost} diverged." if lost else ""
     devices = ", ".join(origin["device"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from ..pages import data_and_scale
 from .tables import MEASUREMENTS, claims
 
 if TYPE_CHECKING:
@@ -48,8 +49,7 @@ def page(table: pd.DataFrame, made: Mapping[str, pd.DataFrame], origin: Mapping[
 
 
 def _origin(table: pd.DataFrame, origin: Mapping[str, Any]) -> str:
-    data = ", ".join(dict.fromkeys(table["data"]))
-    small = " This is the smoke scale: it shows that the study runs, and settles nothing." if "digits" in data else ""
+    data, small = data_and_scale(table["data"])
     devices = ", ".join(origin["device"])
     return (
         f"{origin['results']} of {origin['jobs']} trainings on {data}, {origin['seconds'] / 60:.0f} minutes of "
