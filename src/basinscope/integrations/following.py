@@ -37,6 +37,21 @@ def numbers(row: Row | Estimate) -> dict[str, float]:
     return found
 
 
+def numbers_at(row: Row | Estimate, step: int | None) -> tuple[dict[str, float], int]:
+    """The numbers of a row or estimate, and the step they belong to: `step`, or the row's own.
+
+    Examples:
+        >>> numbers_at({"step": 3, "llc": 2.5}, None)
+        ({'llc': 2.5}, 3)
+    """
+    found = numbers(row)
+    own = found.pop("step", None)
+    at = own if step is None else step
+    if at is None:
+        raise InputError("an estimate has no step of its own: pass step")
+    return found, int(at)
+
+
 class Following:
     """Makes the measurements that are due between two moments, and keeps all rows.
 

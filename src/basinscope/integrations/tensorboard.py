@@ -8,7 +8,7 @@ from typing import Any
 from ..errors import InputError
 from ..estimates import Estimate
 from ..training.hooks import Row
-from .following import numbers
+from .following import numbers_at
 
 
 class Log:
@@ -41,13 +41,9 @@ class Log:
 
     def __call__(self, row: Row | Estimate, step: int | None = None) -> None:
         """Write one row or estimate, at `step` or at the row's own."""
-        found = numbers(row)
-        own = found.pop("step", None)
-        at = own if step is None else step
-        if at is None:
-            raise InputError("an estimate has no step of its own: pass step")
+        found, at = numbers_at(row, step)
         for name, value in found.items():
-            self._writer.add_scalar(self._prefix + name, value, int(at))
+            self._writer.add_scalar(self._prefix + name, value, at)
         self._writer.flush()
 
     def close(self) -> None:

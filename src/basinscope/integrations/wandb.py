@@ -7,7 +7,7 @@ from typing import Any
 from ..errors import InputError
 from ..estimates import Estimate
 from ..training.hooks import Row
-from .following import numbers
+from .following import numbers_at
 
 
 class Log:
@@ -39,12 +39,8 @@ class Log:
 
     def __call__(self, row: Row | Estimate, step: int | None = None) -> None:
         """Send one row or estimate, at `step` or at the row's own."""
-        found = numbers(row)
-        own = found.pop("step", None)
-        at = own if step is None else step
-        if at is None:
-            raise InputError("an estimate has no step of its own: pass step")
-        self._run.log({**{self._prefix + name: value for name, value in found.items()}, f"{self._prefix}step": int(at)})
+        found, at = numbers_at(row, step)
+        self._run.log({**{self._prefix + name: value for name, value in found.items()}, f"{self._prefix}step": at})
         if isinstance(row, Estimate):
             row = {f"{row.name}_warnings": "; ".join(row.warnings)}
         for name, value in row.items():
