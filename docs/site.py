@@ -6,6 +6,7 @@ Nothing here is imported by the package; mkdocs loads this file as a hook.
 
 from __future__ import annotations
 
+import ast
 import os
 import posixpath
 import re
@@ -14,7 +15,11 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
+import study_pages
+
 ROOT = Path(__file__).parents[1]
+
+STUDIES = study_pages.folders(ROOT / "results")
 
 # Pages of the site that are files of the repository, word for word.
 ELSEWHERE = {
@@ -25,8 +30,40 @@ ELSEWHERE = {
         f"benchmarks/{path.name}": f"benchmarks/results/{path.name}"
         for path in sorted((ROOT / "benchmarks" / "results").glob("*.md"))
     },
+    **{
+        page: (folder / "README.md").relative_to(ROOT).as_posix()
+        for page, folder in STUDIES.items()
+        if (folder / "README.md").is_file()
+    },
 }
 COMMANDS = "reference/cli.md"
+
+
+def made() -> dict[str, str]:
+    """Pages that are no files at all, and their text."""
+    studies, questions = {}, {}
+    for page, folder in STUDIES.items():
+        name = folder.relative_to(ROOT / "results").parts[0]
+        heading, words = described(name)
+        questions[name] = heading
+        if page not in ELSEWHERE:
+            studies[page] = study_pages.page_without_readme(folder, heading, words)
+    home = study_pages.home(STUDIES, ROOT / "results", questions)
+    return {COMMANDS: command_page(), study_pages.HOME: home, **studies}
+
+
+def described(name: str) -> tuple[str, str]:
+    """What results of that name are about, in a line; and what the script that made them says, if it is no study."""
+    from basinscope.studies import CATALOGUE
+
+    if name in CATALOGUE:
+        return CATALOGUE[name].title, ""
+    script = ROOT / "benchmarks" / f"{name.replace('-', '_')}.py"
+    text = (ast.get_docstring(ast.parse(script.read_text(encoding="utf-8"))) or "") if script.is_file() else ""
+    first, *others = text.split("\n\n") if text else [name]
+    words = [each for each in others if not each.startswith(" ")]  # not how it is called
+    return first.rstrip("."), "\n\n".join(words + [f"Made by `{script.relative_to(ROOT).as_posix()}`."] * bool(text))
+
 
 _LINK = re.compile(r"(\]\()(?![a-z]+:|#|/)([^)\s#]+)((?:#[^)\s]*)?\))")
 _SHIM = "https://unpkg.com/iframe-worker/shim"  # what the theme would have pages load for the search
@@ -54,6 +91,8 @@ def expanded(entries: list[Any]) -> list[Any]:
     for entry in entries:
         if isinstance(entry, dict):
             found.append({key: expanded(each) if isinstance(each, list) else each for key, each in entry.items()})
+        elif entry == "studies/*":
+            found += [{study_pages.title(page): page} for page in STUDIES]
         elif entry.endswith("/*"):
             found += [page for page in ELSEWHERE if posixpath.dirname(page) == entry.removesuffix("/*")]
         else:
@@ -67,13 +106,19 @@ def on_files(files: Any, config: Any) -> Any:
 
     for page, source in ELSEWHERE.items():
         files.append(File.generated(config, page, abs_src_path=str(ROOT / source)))
-    files.append(File.generated(config, COMMANDS, content=command_page()))
+    for page, text in made().items():
+        files.append(File.generated(config, page, content=text))
+    for page, folder in STUDIES.items():
+        for path in study_pages.files(folder):
+            name = posixpath.join(posixpath.dirname(page), path.relative_to(folder).as_posix())
+            files.append(File.generated(config, name, abs_src_path=str(path)))
     return files
 
 
 def on_page_markdown(markdown: str, page: Any, **kwargs: Any) -> str:
-    """Links between files of the repository as links between pages of the site."""
-    return relinked(markdown, page.file.src_uri)
+    """Links between files of the repository as links between pages of the site, and a study's figures on its page."""
+    name = page.file.src_uri
+    return relinked(study_pages.with_figures(markdown, STUDIES[name]) if name in STUDIES else markdown, name)
 
 
 def relinked(markdown: str, page: str) -> str:
