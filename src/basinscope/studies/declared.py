@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, get_type_hints
 from pydantic import create_model
 
 from ..runs.scratch import Scratch
-from ..runs.study import Result, Study
+from ..runs.study import Result, Settings, Study
 from .plans import StudyPlan
 
 if TYPE_CHECKING:
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 
 class PlannedStudy(Study):
-    """A study whose name, version, scales, jobs, populations and costs are those of its plan.
+    """A study whose name, version, settings, scales, jobs, populations and costs are those of its plan.
 
-    Subclasses name the plan, as in `class Flatness(PlannedStudy, plan=plan)`, and have `Settings`, `Job` and `rows`.
+    Subclasses name the plan, as in `class Flatness(PlannedStudy, plan=plan)`, and have `Job` and `rows`.
 
     Examples:
         >>> from basinscope.studies.llc import plan
@@ -35,6 +35,7 @@ class PlannedStudy(Study):
     def __init_subclass__(cls, plan: StudyPlan) -> None:
         super().__init_subclass__()
         cls.plan, cls.name, cls.version, cls.scales = plan, plan.NAME, plan.VERSION, plan.SCALES
+        cls.Settings = model_of(plan.Plan, f"{cls.__name__}Settings", Settings)
 
     def rows(self, unit: Sequence[Any], folder: Path) -> Sequence[Sequence[Mapping[str, Any]]]:
         """The rows of every job of a unit, jobs being the plan's; `folder` keeps partial work."""

@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ...errors import BasinscopeError
-from ...runs import study as base
 from ...runs.results import Results
-from ...runs.study import Finding
+from ...runs.study import Finding, Job
 from ..declared import PlannedStudy, csv_files, model_of, readme
 from . import plan
 from .figures import draw
@@ -18,16 +17,12 @@ from .page import page
 from .running import run_unit
 from .tables import finished, joined, kendall_table, tables
 
-FlatnessSettings: Any = model_of(plan.Plan, "FlatnessSettings", base.Settings)
-FlatnessJob: Any = model_of(plan.Network, "FlatnessJob", base.Job)
-
 
 class Flatness(PlannedStudy, plan=plan):
     """Table 1 and figures 1–7 of paper 004, the learning coefficient beside them."""
 
     title = "Does flatness tell how well a network generalizes?"
-    Settings = FlatnessSettings
-    Job = FlatnessJob
+    Job = model_of(plan.Network, "FlatnessJob", Job)
     population = 1000
     gpus = 1.0
 

@@ -8,9 +8,8 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from ...runs import study as base
 from ...runs.results import Results
-from ...runs.study import Finding
+from ...runs.study import Finding, Job
 from ..declared import PlannedStudy, csv_files, model_of, readme
 from . import plan
 from .figures import draw
@@ -18,8 +17,7 @@ from .page import page
 from .running import run_unit
 from .tables import tables, targets
 
-LlcSettings: Any = model_of(plan.Plan, "LlcSettings", base.Settings)
-_JOBS: dict[str, Any] = {part: model_of(kind, f"Llc{kind.__name__}", base.Job) for part, kind in plan.KINDS.items()}
+_JOBS: dict[str, Any] = {part: model_of(kind, f"Llc{kind.__name__}", Job) for part, kind in plan.KINDS.items()}
 _TRUTH, _RESOLUTION, _ATLAS, _ENTROPY, _BEYOND, _COST = (_JOBS[part] for part in plan.PARTS)
 LlcJob: Any = Annotated[
     _TRUTH | _RESOLUTION | _ATLAS | _ENTROPY | _BEYOND | _COST, Field(discriminator="part")
@@ -30,7 +28,6 @@ class Llc(PlannedStudy, plan=plan):
     """The experiments of paper 003 with known answers beside them, and others that it only mentions."""
 
     title = "The learning coefficient from toy models to transformers"
-    Settings = LlcSettings
     Job = LlcJob
     population = 128
     gpus = 1.0

@@ -6,9 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from ...runs import study as base
 from ...runs.results import Results
-from ...runs.study import Finding
+from ...runs.study import Finding, Job
 from ..declared import PlannedStudy, csv_files, model_of, readme
 from . import plan
 from .figures import draw
@@ -16,16 +15,12 @@ from .page import page
 from .running import run_unit
 from .tables import claims, tables
 
-NgdSettings: Any = model_of(plan.Plan, "NgdSettings", base.Settings)
-NgdJob: Any = model_of(plan.Training, "NgdJob", base.Job)
-
 
 class NgdVsSgd(PlannedStudy, plan=plan):
     """Figures 1–8 of papers 000/001, and each comparison measured four ways."""
 
     title = "Does natural gradient find less degenerate solutions than SGD?"
-    Settings = NgdSettings
-    Job = NgdJob
+    Job = model_of(plan.Training, "NgdJob", Job)
     gpus = 1.0
 
     def rows(self, unit: Sequence[Any], folder: Path) -> Sequence[Sequence[Mapping[str, Any]]]:
