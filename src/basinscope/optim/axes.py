@@ -127,6 +127,8 @@ class _Recorded:
         self, axes: Axes, gradients: Sequence[Tensor], settings: Sequence[AxisSettings], renewed: Sequence[bool]
     ) -> None:
         self._inputs = [gradient.clone(memory_format=torch.contiguous_format) for gradient in gradients]
+        held = [part for state in axes.states.values() for part in state]
+        kept = [part.clone() for part in held]
 
         def before() -> tuple[list[Tensor], dict[Axis, Due], list[Tensor]]:
             found, updates = axes.passed(self._inputs, settings, renewed)
@@ -136,6 +138,7 @@ class _Recorded:
         self._before.replay()
         self._solved = [(values.clone(), vectors.clone()) for values, vectors in eigen_of(self._grams)]
         self._after = _graph(lambda: axes.renew(updates, self._solved))[0] if updates else None
+        torch._foreach_copy_(held, kept)  # recording was no step
 
     def replay(self, gradients: Sequence[Tensor]) -> list[Tensor]:
         torch._foreach_copy_(self._inputs, list(gradients))
