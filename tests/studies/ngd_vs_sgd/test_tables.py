@@ -13,7 +13,8 @@ def sizes(shift, seeds=6):
     rows = []
     for network in ("1x8", "1x16"):
         for seed in range(seeds):
-            case = {"part": "sizes", "data": "digits", "network": network, "seed": seed, "outcome": "finished"}
+            case = {"part": "sizes", "data": "digits", "network": network, "epochs": 3, "seed": seed}
+            case["outcome"] = "finished"
             noise = rng.normal(0, 0.1, 3)
             rows += [
                 {**case, "optimizer": "online", "moment": "end", "train_loss": 0.5, "llc_paper": 5 + shift + noise[0]},
@@ -38,6 +39,17 @@ def test_the_claim_about_sizes_follows_the_numbers(shift, holds):
     assert judged.loc[judged["measurement"].str.contains("end"), "holds"].tolist() == [holds]
 
 
+def test_depths_are_judged_apart():
+    deeper = sizes(-1.0)
+    deeper["network"] = deeper["network"].str.replace("1x", "2x")
+    judged = claims(tables(pd.concat([sizes(1.0), deeper], ignore_index=True)))
+    ended = judged[judged["way"] == "(i) λ̂, paper's SGLD"]
+    assert dict(zip(ended["setting"], ended["holds"], strict=True)) == {
+        "1 hidden layer": "yes",
+        "2 hidden layers": "no",
+    }
+
+
 def test_equal_loss_takes_the_end_of_the_slower_twin():
     kept = at_equal_loss(sizes(0.0, seeds=2))
     assert sorted(set(zip(kept["optimizer"], kept["moment"], strict=True))) == [("online", "end"), ("sgd", "matched")]
@@ -59,7 +71,8 @@ def test_too_few_seeds_give_means_and_no_test():
 
 def trajectory(part, optimizer, seed, **columns):
     length = len(next(iter(columns.values())))
-    case = {"part": part, "optimizer": optimizer, "seed": seed, "outcome": "finished", "moment": "training"}
+    case = {"part": part, "data": "digits", "network": "1x8", "epochs": 4, "optimizer": optimizer, "seed": seed}
+    case |= {"outcome": "finished", "moment": "training"}
     return [{**case, "epoch": float(k), **{name: v[k] for name, v in columns.items()}} for k in range(length)]
 
 

@@ -49,6 +49,11 @@ def figure_sizes(table: pd.DataFrame) -> Any:
         axis.set_title(
             f"{MEASUREMENTS[name]}\n{data}, {'end of training' if moment == 'end' else 'equal loss'}", fontsize=9
         )
+        if own.empty:
+            axis.text(0.5, 0.5, "no positive value", transform=axis.transAxes, ha="center", color="#777777")
+            axis.set_xticks([])
+            axis.set_yticks([])
+            continue
         places = range(len(own))
         for column, ink, shift in (("sgd", SGD, -0.08), ("ngd", NGD, 0.08)):
             errors = 1.96 * own[f"{column}_stderr"] if f"{column}_stderr" in own else None
@@ -142,6 +147,7 @@ def figure_smoothing(table: pd.DataFrame) -> Any:
             axis.axhline(mean, color=SGD, label=NAMES["sgd"])
             axis.axhspan(mean - error, mean + error, color=SGD, alpha=0.15, linewidth=0)
         axis.set_xscale("log")
+        axis.set_xlim(0.5 * line[swept].min(), 2 * line[swept].max())  # also where nothing could be measured
         axis.set_xlabel("α" if swept == "alpha" else "ε", fontsize=9)
         axis.set_title(LABELS[name], fontsize=9)
     axes[0].legend(frameon=False, fontsize=8)
@@ -168,6 +174,7 @@ def figure_branches(table: pd.DataFrame) -> Any:
                 label = NAMES[kind] + (f", {rate}" if rate else "")
                 _band(axis, mean.index, mean, error, kind, label, **style)
             axis.axvline(0, color="#333333", linewidth=0.6)
+            _near(axis, float(own["epoch"].max() - own.loc[own["run"] == "trunk", "epoch"].max()))
             axis.set_title(f"{LABELS[name]}\n{data}, trunk at {lr:g}", fontsize=9)
             axis.set_xlabel("epochs after the split", fontsize=8)
             if "norm" in name:
@@ -175,6 +182,19 @@ def figure_branches(table: pd.DataFrame) -> Any:
                 axis.set_ylim(bottom=0.5 * own[name].min())
         axes[row * len(names)].legend(frameon=False, fontsize=7)
     return drawn
+
+
+def _near(axis: Any, length: float) -> None:
+    """Show branches of a length in epochs, and no more than three times as much of their trunk."""
+    axis.set_xlim(max(axis.get_xlim()[0], -3 * length), 1.1 * length)
+    seen = [
+        value
+        for line in axis.get_lines()[:-1]
+        for place, value in zip(line.get_xdata(), line.get_ydata(), strict=True)
+        if place >= -3 * length
+    ]
+    margin = 0.05 * (max(seen) - min(seen))
+    axis.set_ylim(min(seen) - margin, max(seen) + margin)
 
 
 def _ends(own: pd.DataFrame) -> dict[int, float]:

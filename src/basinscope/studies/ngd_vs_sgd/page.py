@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from ..pages import data_and_scale
-from .tables import MEASUREMENTS, claims
+from .tables import COMPARED, MEASUREMENTS, WAYS, claims
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -32,17 +32,19 @@ def page(table: pd.DataFrame, made: Mapping[str, pd.DataFrame], origin: Mapping[
         "“NGD (online)” is the optimizer that the papers ran; KFAC and the exact Fisher matrix are what they describe.",
         "",
         "`yes`: the measurement supports the claim at the 5 % level after Holm's correction (or, for series, a rank "
-        "correlation beyond 0.8). `no`: it contradicts it. `undecided`: it does neither.",
+        "correlation beyond 0.8). `no`: it contradicts it. `in part`: some cases support it and none contradicts it. "
+        "`undecided`: it does neither. A dash: not measured, or no λ̂ above zero.",
         "",
+        *_summary(judged),
         *_table(judged),
         "",
         *_beside_the_paper(made),
         *_doubts(table),
         "## Files",
         "",
-        "One CSV and one PNG for each part: `sizes` (Fig. 1), `epochs` (Fig. 2), `variants` (three natural gradients), "
-        "`smoothing` (Fig. 3), `branches` (Fig. 4–6), `overfitting` (Fig. 7–8). `table.parquet` has every row, "
-        "`provenance.json` where they come from.",
+        "A CSV and a PNG for each part: `sizes` (Fig. 1), `epochs` and `epochs_compared` (Fig. 2), `variants` (three "
+        "natural gradients), `smoothing` (Fig. 3), `branches` (Fig. 4–6), `overfitting` (Fig. 7–8). `table.parquet` "
+        "has every row, `provenance.json` where they come from.",
         "",
     ]
     return "\n".join(parts)
@@ -52,9 +54,24 @@ def _origin(table: pd.DataFrame, origin: Mapping[str, Any]) -> str:
     data, small = data_and_scale(table["data"])
     devices = ", ".join(origin["device"])
     return (
-        f"{origin['results']} of {origin['jobs']} trainings on {data}, {origin['seconds'] / 60:.0f} minutes of "
-        f"{devices}.{small}"
+        f"{origin['results']} of {origin['jobs']} trainings on {data}, {origin['seconds'] / 60:.0f} minutes on "
+        f"{devices}, added up over processes that ran side by side.{small}"
     )
+
+
+def _summary(judged: pd.DataFrame) -> list[str]:
+    """Every claim in one line for each variant and setting, with a column for each way of measuring."""
+    ways = list(WAYS.values())
+    lines = [
+        "## In short",
+        "",
+        f"| claim | NGD variant, setting | {' | '.join(ways)} |",
+        "|---|---|" + "---|" * len(ways),
+    ]
+    for (claim, variant, setting), rows in judged.groupby(["claim", "variant", "setting"], sort=False):
+        found = dict(zip(rows["way"], rows["holds"], strict=True))
+        lines.append(f"| {claim} | {variant}; {setting} | {' | '.join(found.get(way, '–') for way in ways)} |")
+    return [*lines, ""]
 
 
 def _table(judged: pd.DataFrame) -> list[str]:
@@ -80,17 +97,21 @@ def _beside_the_paper(made: Mapping[str, pd.DataFrame]) -> list[str]:
     lines = [
         "## λ̂ by the paper's settings, NGD / SGD",
         "",
+        "The papers do not say for how many epochs they trained.",
+        "",
         "| data | papers 000/001, 784-256-256-10, single seeds | here |",
         "|---|---|---|",
     ]
-    sizes = made.get("sizes")
     for data, pairs in PAPER.items():
-        own = None if sizes is None else sizes[
-            (sizes["data"] == data) & (sizes["network"] == "2x256") & (sizes["moment"] == "end")
-            & (sizes["measurement"] == "llc_paper")
-        ]  # fmt: skip
-        here = "not run" if own is None or not len(own) else f"{own['ngd'].iloc[0]:.1f} / {own['sgd'].iloc[0]:.1f}"
-        lines.append(f"| {data} | {'; '.join(f'{ngd} / {sgd}' for ngd, sgd in pairs)} | {here} |")
+        theirs = "; ".join(f"{ngd} / {sgd}" for ngd, sgd in pairs)
+        ours = [row for name in ("sizes", COMPARED) if name in made for row in made[name].to_dict("records")]
+        asked = {"data": data, "network": "2x256", "moment": "end", "measurement": "llc_paper"}
+        here = [
+            f"{row['ngd']:.1f} / {row['sgd']:.1f} after {row['epochs']} epochs"
+            for row in ours
+            if asked.items() <= row.items()
+        ]
+        lines.append(f"| {data} | {theirs} | {'; '.join(here) or 'not run'} |")
     return [*lines, ""]
 
 

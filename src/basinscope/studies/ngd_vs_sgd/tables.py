@@ -27,6 +27,12 @@ SERIES = (
     "wbic", "half_soft_rank_paper", "half_soft_rank",
 )  # fmt: skip
 QUICK = ("llc_paper", "hessian_trace")  # measured at every epoch, so that values at equal loss can be interpolated
+COMPARED = "epochs_compared"  # the runs of Fig. 2 tested against each other, as those of the variants are
+WAYS = {
+    ("llc_paper", "end"): "(i) λ̂, paper's SGLD", ("llc", "end"): "(ii) λ̂, calibrated",
+    ("llc_paper", "matched"): "(iii) as (i), at equal loss", ("half_soft_rank", "end"): "(iv) ½ soft rank",
+    ("hessian_trace", "end"): "Tr H",
+}  # fmt: skip
 SIGNIFICANT = 0.05
 VARIANTS = {"online": "online", "kfac": "KFAC", "exact": "exact"}
 
@@ -46,6 +52,8 @@ def tables(table: pd.DataFrame) -> dict[str, pd.DataFrame]:
         rows = make(own) if len(own) else []
         if rows:
             found[part] = pd.DataFrame(rows)
+        if part == "epochs" and (rows := variants(own) if len(own) else []):
+            found[COMPARED] = pd.DataFrame(rows)
     return found
 
 
@@ -97,9 +105,8 @@ def sizes(table: pd.DataFrame) -> list[Row]:
             for name in MEASUREMENTS:
                 if name in chosen and chosen[name].notna().any():
                     found = compared(parts["online"][name].tolist(), parts["sgd"][name].tolist())
-                    rows.append(
-                        {"data": data, "network": network, "moment": moment, "measurement": name, **found, **losses}
-                    )
+                    what = {"data": data, "network": network, "epochs": own["epochs"].iloc[0]}
+                    rows.append({**what, "moment": moment, "measurement": name, **found, **losses})
     return corrected(rows, "moment", "measurement")
 
 
@@ -133,6 +140,7 @@ def averages(own: pd.DataFrame) -> Row:
 def variants(table: pd.DataFrame) -> list[Row]:
     """Each natural gradient beside SGD, at the end and, interpolated, at the highest of the two final losses."""
     rows: list[Row] = []
+    what = {name: table[name].iloc[0] for name in ("data", "network", "epochs")}
     runs = dict(iter(table.groupby(["optimizer", "seed"], sort=False)))
     seeds = sorted({seed for _, seed in runs})
     for kind in VARIANTS:
@@ -149,7 +157,8 @@ def variants(table: pd.DataFrame) -> list[Row]:
         for moment, found in moments.items():
             for name in MEASUREMENTS if moment == "end" else QUICK:
                 values = [[float(row.get(name, math.nan)) for row in side] for side in zip(*found, strict=True)]
-                row: Row = {"variant": kind, "moment": moment, "measurement": name, "diverged": len(pairs) - len(whole)}
+                lost = {"diverged": len(pairs) - len(whole)}
+                row: Row = {**what, "variant": kind, "moment": moment, "measurement": name, **lost}
                 if values and any(map(math.isfinite, values[0])):
                     losses = [sum(r["train_loss"] for r in side) / len(side) for side in zip(*found, strict=True)]
                     rows.append({**row, **compared(*values), "ngd_loss": losses[0], "sgd_loss": losses[1]})
@@ -240,11 +249,13 @@ def claims(made: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
     import pandas as pd
 
     rows: list[Row] = []
-    for part, judge in (("sizes", _claims_sizes), ("variants", _claims_variants), ("smoothing", _claims_smoothing),
-                        ("branches", _claims_branches), ("overfitting", _claims_overfitting)):  # fmt: skip
+    for part, judge in (("sizes", _claims_sizes), (COMPARED, _claims_variants), ("variants", _claims_variants),
+                        ("smoothing", _claims_smoothing), ("branches", _claims_branches),
+                        ("overfitting", _claims_overfitting)):  # fmt: skip
         if part in made:
             rows += judge(made[part])
-    return pd.DataFrame(rows, columns=["claim", "paper", "variant", "measurement", "holds", "numbers"])
+    names = ["claim", "paper", "variant", "setting", "way", "measurement", "holds", "numbers"]
+    return pd.DataFrame(rows, columns=names)
 
 
 def _verdict(yes: int, no: int, total: int) -> str:
@@ -255,7 +266,8 @@ def _verdict(yes: int, no: int, total: int) -> str:
 
 
 def _claims_sizes(table: pd.DataFrame) -> Iterator[Row]:
-    for (moment, name), own in table.groupby(["moment", "measurement"], sort=False):
+    depth = table["network"].map(_depth)
+    for (layers, moment, name), own in table.groupby([depth, "moment", "measurement"], sort=False):
         if "p_holm" not in own or not own["p_holm"].notna().any():
             continue
         tested = own[own["p_holm"].notna()]
@@ -265,21 +277,31 @@ def _claims_sizes(table: pd.DataFrame) -> Iterator[Row]:
             "claim": "NGD has higher λ̂ and Tr H than SGD at every size",
             "paper": "Fig. 1: at all sizes, largest p-value 1.9e-31",
             "variant": "online",
-            "measurement": _spoken(name, moment),
+            "setting": layers,
+            "way": WAYS.get((name, moment)),
+            "measurement": f"{_spoken(name, moment)}, {layers}",
             "holds": _verdict(above, below, len(tested)),
             "numbers": f"higher in {above}, lower in {below} of {len(tested)} (Holm, 5 %); Hedges' g "
             f"{tested['effect'].min():.2f} to {tested['effect'].max():.2f}; largest p {tested['p_holm'].max():.2g}",
         }
 
 
+def _depth(network: str) -> str:
+    layers, times, _ = network.partition("x")
+    return f"{layers} hidden layer{'' if layers == '1' else 's'}" if times else network
+
+
 def _claims_variants(table: pd.DataFrame) -> Iterator[Row]:
     for row in table.to_dict("records"):
         p = row.get("p_holm", math.nan)
+        setting = f"{row['network']}, {row['epochs']} epochs"
         told = {
             "claim": "NGD has higher λ̂ and Tr H than SGD",
             "paper": "Fig. 2: higher at every epoch, for one optimizer that is called NGD",
             "variant": VARIANTS[row["variant"]],
-            "measurement": _spoken(row["measurement"], row["moment"]),
+            "setting": setting,
+            "way": WAYS.get((row["measurement"], row["moment"])),
+            "measurement": f"{_spoken(row['measurement'], row['moment'])}, {setting}",
         }
         if not math.isfinite(p):
             numbers = f"{row['diverged']} runs diverged; no test"
@@ -308,6 +330,8 @@ def _claims_smoothing(table: pd.DataFrame) -> Iterator[Row]:
                 "claim": f"less smoothing ({'α' if swept == 'alpha' else 'ε'}) gives higher λ̂",
                 "paper": f"Fig. 3{'a' if swept == 'alpha' else 'b'}: reducing it increases λ̂",
                 "variant": "online",
+                "setting": f"{len(line)} values",
+                "way": WAYS.get((name, "end")),
                 "measurement": MEASUREMENTS[name],
                 "holds": "yes" if rho < -0.8 else "no" if not rho < 0 else "in part",
                 "numbers": f"from {ends[0]:.4g} to {ends[1]:.4g} over {len(line)} values, rank correlation {rho:+.2f} "
@@ -323,11 +347,14 @@ def _claims_branches(table: pd.DataFrame) -> Iterator[Row]:
             continue
         clear = row.get("p_holm", math.nan) < SIGNIFICANT
         as_claimed = (row["ahead"] > 0) == (kind == "online")
+        setting = f"{case[0]}, from {case[1]:g} to {row['run']}"
         yield {
             "claim": "after the split NGD's λ̂ rises above SGD's" if kind == "online" else "a raised SGD rate leaves λ̂",
             "paper": "Fig. 4–5: rises, faster at higher rates" if kind == "online" else "Fig. 6: it does not rise",
             "variant": "online" if kind == "online" else "none",
-            "measurement": f"{MEASUREMENTS[row['measurement']]}, {case[0]}, from {case[1]:g} to {row['run']}",
+            "setting": setting,
+            "way": WAYS.get((row["measurement"], "end")),
+            "measurement": f"{MEASUREMENTS[row['measurement']]}, {setting}",
             "holds": ("yes" if as_claimed else "no") if clear else "undecided",
             "numbers": f"rises by {row['rise']:.3g} ± {row['rise_stderr']:.2g}, SGD going on by {row['sgd_rise']:.3g}, "
             f"p = {row.get('p_holm', math.nan):.2g} (Holm, {row['seeds']} seeds); training loss by "
@@ -345,6 +372,8 @@ def _claims_overfitting(table: pd.DataFrame) -> Iterator[Row]:
             "claim": "λ̂, Tr H and WBIC rise while the network overfits",
             "paper": "Fig. 7–8: all rise with the validation loss, WBIC from about where it turns",
             "variant": "SGD and online",
+            "setting": "while validation loss rises",
+            "way": WAYS.get((str(name), "end")),
             "measurement": {**MEASUREMENTS, "wbic": "WBIC (β = 1/log n)", "wbic_paper": "WBIC, paper's SGLD"}[name],
             "holds": "undecided" if not len(after) else "yes" if mean > 0.8 else "no" if mean < 0 else "in part",
             "numbers": f"validation loss turned in {len(turned)} of {len(own)} runs; rank correlation with it "
