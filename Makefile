@@ -13,12 +13,13 @@ PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip
 
 .DEFAULT_GOAL := help
 .SILENT:
-.PHONY: help venv test lint unit format demo docs bench-truth bench-speed bench-curvature bench-population bench-runs bench-criteria study-ngd study-flatness study-llc clean
+.PHONY: help venv test lint unit test-extras format demo docs bench-truth bench-speed bench-curvature bench-population bench-runs bench-report bench-criteria study-ngd study-flatness study-llc clean
 
 help:
 	echo "make test             lint, then all tests"
 	echo "make lint             ruff, mypy, import contracts"
 	echo "make unit             the tests alone          (ARGS='-k llc' WORKERS=4)"
+	echo "make test-extras      every extra from the built wheel in an environment of its own: ten minutes, not in CI"
 	echo "make format           rewrite the sources in the house format"
 	echo "make demo             train a small network, measure it, write a report"
 	echo "make docs             the documentation, in site/: open site/index.html"
@@ -53,6 +54,10 @@ lint: $(STAMP)
 
 unit: $(STAMP)
 	$(ONE_THREAD) $(BIN)/python -m pytest -q -n $(WORKERS) $(ARGS)
+
+# What CI tests with packages linked from .venv, here pip installs: each extra alone, from the built wheel.
+test-extras: $(STAMP)
+	$(ONE_THREAD) $(BIN)/python benchmarks/extras.py $(ARGS)
 
 format: $(STAMP)
 	$(BIN)/ruff check --fix --quiet . || true

@@ -1,7 +1,7 @@
-"""The face: from a clone to a report, sizes of reports, and the live page with many runs.
+"""The face: from a clone to a report, what the package weighs, sizes of reports, and the live page with many runs.
 
     python benchmarks/report.py                    all parts; each writes its section of results/report.md
-    python benchmarks/report.py --only live        one part: newcomer, size, live
+    python benchmarks/report.py --only live        one part: newcomer, package, size, live
     python benchmarks/report.py --keep FOLDER      keep what was made: reports and screenshots
 
 The newcomer clones the repository as committed and does what the README's section "Measure your own network" says,
@@ -30,7 +30,7 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "tests"))
 RESULTS = Path(__file__).parent / "results" / "report.md"
 SECTION = "## Measure your own network"
-CHECKPOINTS, RUNS = 100, 2000
+CHECKPOINTS, RUNS, REPEATS = 100, 2000, 7
 
 Row = tuple[str, str, str, bool | None]
 
@@ -58,6 +58,42 @@ def newcomer(folder: Path, keep: Path) -> Iterator[Row]:
     for name, seconds, computing in parts:
         yield f"— of which `{name} …`", f"{seconds:.0f} s, {computing:.0f} s of them computing", "", None
     yield "its size", f"{page.stat().st_size / 1e6:.2f} MB", "", None
+
+
+def package(folder: Path, keep: Path) -> Iterator[Row]:
+    """What everybody waits for and downloads."""
+    shown = _least([str(Path(sys.executable).with_name("basinscope")), "--help"])
+    yield f"`basinscope --help`, least of {REPEATS}", f"{shown:.2f} s", "< 0.3 s", shown < 0.3
+    torch = _least([sys.executable, "-c", "import torch"])
+    yield "`import torch`", f"{torch:.2f} s", "", None
+    everyday = "import torch, basinscope as bs; bs.Landscape, bs.llc, bs.soft_rank, bs.measure"
+    everything = "import torch, basinscope as bs; [getattr(bs, name) for name in bs.__all__]"
+    for what, code in (("`Landscape`, `llc`, `soft_rank` and `measure`", everyday), ("all names", everything)):
+        more = _least([sys.executable, "-c", code]) - torch
+        yield f"import beyond torch's own, {what} loaded", f"{more:.2f} s", "< 0.5 s", more < 0.5
+    code = f"import os, hatchling.build as b; os.chdir({str(ROOT)!r}); b.build_wheel({str(folder)!r})"
+    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
+    (wheel,) = folder.glob("*.whl")
+    yield "wheel", f"{wheel.stat().st_size / 1e6:.2f} MB", "< 3 MB", wheel.stat().st_size < 3e6
+    started = time.monotonic()
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder / "site")]
+    built = subprocess.run(
+        command, cwd=ROOT, env={**os.environ, "NO_MKDOCS_2_WARNING": "1"}, capture_output=True, text=True
+    )
+    clean = built.returncode == 0 and not built.stderr
+    pages = len(list((folder / "site").rglob("*.html")))
+    took = f"{pages} pages in {time.monotonic() - started:.0f} s, "
+    yield "documentation", took + ("no warning" if clean else "warnings"), "no warning", clean
+
+
+def _least(command: list[str]) -> float:
+    """Seconds that a command takes, the least of several: what else the machine does only adds to them."""
+    seconds = []
+    for _ in range(REPEATS):
+        started = time.perf_counter()
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+        seconds.append(time.perf_counter() - started)
+    return min(seconds)
 
 
 def _computed() -> float:
@@ -157,7 +193,7 @@ def _resident(process: int) -> float:
     return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
 
 
-PARTS = {"newcomer": newcomer, "size": size, "live": live}
+PARTS = {"newcomer": newcomer, "package": package, "size": size, "live": live}
 
 
 def main() -> None:
@@ -198,7 +234,7 @@ def _record(name: str, rows: list[Row]) -> None:
             "\n",
         ]
     )
-    head = "# The report and the live page\n\nMade by `python benchmarks/report.py`.\n\n"
+    head = "# The package, the report and the live page\n\nMade by `python benchmarks/report.py`.\n\n"
     told = [f"## {each}\n\n{sections[each].strip()}\n" for each in PARTS if each in sections]
     RESULTS.write_text(head + "\n".join(told))
 
