@@ -13,6 +13,7 @@ from torch.func import vmap
 from ..curvature.tiles import activation_bytes
 from ..landscape import Landscape, math_attention
 from ..samples import Samples, Tree
+from .linear import QuickLinear
 
 _ALIGNMENT = 32  # elements
 _MEMORY = {"cpu": 512 * 2**20, "cuda": 16 * 2**30}
@@ -138,7 +139,8 @@ class ChainLosses:
 
         one = _one_of(self.land)
         if self.batched:
-            return vmap(one, in_dims=(0, axis, axis))(points, batch.inputs, batch.target)
+            with QuickLinear():
+                return vmap(one, in_dims=(0, axis, axis))(points, batch.inputs, batch.target)
         rows = []
         for c, point in enumerate(points):
             own = batch if axis is None else batch.take(c)
@@ -178,8 +180,9 @@ def _can_batch(land: Landscape) -> bool:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            together = gradient(vmap(one))
-            gradient(lambda rows: vmap(_one_of(land))(rows, own.inputs, own.target))
+            with QuickLinear():
+                together = gradient(vmap(one))
+                gradient(lambda rows: vmap(_one_of(land))(rows, own.inputs, own.target))
     except Exception:  # whatever vmap or the model's own code raises, the plain loop is right
         return False
     apart = gradient(lambda rows: torch.stack([one(row) for row in rows]))
