@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..panels import panels as panels
-from .tables import MEASUREMENTS
+from .tables import MEASUREMENTS, sound
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -26,7 +26,7 @@ def draw(table: pd.DataFrame, made: Mapping[str, pd.DataFrame], folder: Path) ->
     makers = {
         "sizes": (figure_sizes, made), "epochs": (figure_epochs, made), "variants": (figure_variants, made),
         "smoothing": (figure_smoothing, made), "branches": (figure_branches, {"branches": table}),
-        "overfitting": (figure_overfitting, {"overfitting": table}),
+        "overfitting": (figure_overfitting, {"overfitting": sound(table)}),
     }  # fmt: skip
     written = []
     for part, (make, source) in makers.items():
