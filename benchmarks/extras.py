@@ -136,11 +136,11 @@ def size(folder: Path) -> tuple[int, float]:
 PAGE = """# Extras
 
 Made by `make test-extras`, Python {version}. The wheel is built, and pip installs it with the releases of
-`constraints.txt` into an environment that has nothing else (`none`). Every extra then gets an empty environment of its
-own, which sees that one and nothing more: there pip installs `basinscope[EXTRA]` from the same wheel, `pip check` finds
-all requirements met, and a script uses the extra (`tests/extras.py`): the callbacks train a network, Ray and submitit
-run a study, W&B keeps a run offline, the live page answers, and so on. Packages and megabytes are those that the extra
-adds. Seconds are of the clock and depend on where packages come from.
+`constraints.txt` into an environment that has nothing else (`none`; mostly torch). Every extra then gets an empty
+environment of its own, which sees that one and nothing more: there pip installs `basinscope[EXTRA]` from the same
+wheel, `pip check` finds all requirements met, and a script uses the extra (`tests/extras.py`): the callbacks train a
+network, Ray and submitit run a study, W&B keeps a run offline, the live page answers, and so on. Packages and megabytes
+are those that the extra adds. Seconds are of the clock, on a machine with other work to do.
 
 | extra | packages | MB | s to install | s to use | |
 |---|---:|---:|---:|---:|---|"""

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy.optimize import least_squares
 
 from ..checks import positive, whole
 from ..errors import InputError
@@ -143,6 +142,7 @@ def fitted(volumes: Volumes, multiplicity: int, share: float = _FITTED) -> Law:
         slope = float((x * y / s**2).sum() / weight)
         chi = float((((y - slope * x) / s) ** 2).sum())
         return Law(1, slope, float(weight**-0.5), math.nan, chi, len(y))
+    from scipy.optimize import least_squares  # slow to load, and seldom needed
 
     def residuals(parameters: Array) -> Array:
         slope, offset = parameters[0], upper[0] + math.exp(parameters[1])  # c > log ε everywhere
