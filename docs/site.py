@@ -17,7 +17,7 @@ from typing import Any
 
 import study_pages
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).resolve().parents[1]
 
 STUDIES = study_pages.folders(ROOT / "results")
 
@@ -65,7 +65,7 @@ def described(name: str) -> tuple[str, str]:
     return first.rstrip("."), "\n\n".join(words + [f"Made by `{script.relative_to(ROOT).as_posix()}`."] * bool(text))
 
 
-_LINK = re.compile(r"(\]\()(?![a-z]+:|#|/)([^)\s#]+)((?:#[^)\s]*)?\))")
+_LINK = re.compile(r"(!?\[)((?:[^\[\]]|\[[^\]]*\])*)\]\((?![a-z]+:|#|/)([^)\s#]+)((?:#[^)\s]*)?)\)")
 _SHIM = "https://unpkg.com/iframe-worker/shim"  # what the theme would have pages load for the search
 _ADDRESS = re.compile(r"""(?:url\(\s*['"]?|@import\s+['"])((?:https?:)?//[^'")\s]+)""")
 _LOADING = ("stylesheet", "icon", "preload", "prefetch", "preconnect", "dns-prefetch", "modulepreload", "manifest")
@@ -124,19 +124,26 @@ def on_page_markdown(markdown: str, page: Any, **kwargs: Any) -> str:
 def relinked(markdown: str, page: str) -> str:
     """The text of a page with links to files of the repository turned into links to the pages made of them.
 
+    A file of the repository may link to others that are no part of the site: there the words stay, without the link.
+
     Examples:
         >>> relinked("[all](../benchmarks/results/curvature.md#memory)", "benchmarks.md")
         '[all](benchmarks/curvature.md#memory)'
+        >>> relinked("[the map](docs/index.md), [the code](src/basinscope)", "contributing.md")
+        '[the map](index.md), the code'
     """
     source = ELSEWHERE.get(page, f"docs/{page}")
+    home = posixpath.dirname(source)
     pages = {file: name for name, file in ELSEWHERE.items()}
 
     def moved(found: re.Match[str]) -> str:
-        target = posixpath.normpath(posixpath.join(posixpath.dirname(source), found[2]))
+        opening, words, link, anchor = found.groups()
+        target = posixpath.normpath(posixpath.join(home, link))
         name = pages.get(target) or (target.removeprefix("docs/") if target.startswith("docs/") else None)
-        if name is None:
-            return found[0]
-        return found[1] + posixpath.relpath(name, posixpath.dirname(page) or ".") + found[3]
+        if name is not None:
+            return f"{opening}{words}]({posixpath.relpath(name, posixpath.dirname(page) or '.')}{anchor})"
+        beside = page in STUDIES and target.startswith(f"{home}/")  # goes along with the page
+        return found[0] if beside or page not in ELSEWHERE else words
 
     return _LINK.sub(moved, markdown)
 

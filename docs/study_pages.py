@@ -13,6 +13,7 @@ from pathlib import Path
 
 HOME = "studies/index.md"
 LONGEST = 30  # rows of a table that a page shows; longer ones are offered as files
+REPORTED = ("README.md", "provenance.json")  # what a report always writes: other folders hold files of the page above
 OFFERED = (".csv", ".html", ".json", ".parquet")
 LARGEST = 20e6  # bytes of a file that goes with a page unasked
 LINKED = re.compile(r"\]\((?![a-z]+:|#|/)([^)\s#]+)")
@@ -32,8 +33,11 @@ def folders(results: Path) -> dict[str, Path]:
         >>> folders(Path("nowhere"))
         {}
     """
-    inner = [path for study in _folders(results) for path in (study, *_folders(study))]
-    told = [path for path in inner if (path / "README.md").is_file() or figures(path) or tables(path)]
+    results = results.resolve()
+    told: list[Path] = []
+    for study in _folders(results):
+        told += [study] if (study / "README.md").is_file() or figures(study) or tables(study) else []
+        told += [scale for scale in _folders(study) if any((scale / name).is_file() for name in REPORTED)]
     return {f"studies/{path.relative_to(results).as_posix()}/index.md": path for path in told}
 
 
@@ -61,7 +65,8 @@ def files(folder: Path) -> list[Path]:
     found += [path for path in sorted(folder.iterdir()) if path.suffix in OFFERED and path.stat().st_size < LARGEST]
     readme = folder / "README.md"
     if readme.is_file():
-        found += [folder / name for name in LINKED.findall(readme.read_text(encoding="utf-8"))]
+        linked = [(folder / name).resolve() for name in LINKED.findall(readme.read_text(encoding="utf-8"))]
+        found += [path for path in linked if path.is_relative_to(folder.resolve())]
     return [path for path in dict.fromkeys(found) if path.is_file() and path.suffix != ".md"]
 
 

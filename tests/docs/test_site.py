@@ -89,6 +89,8 @@ def test_links_to_files_of_the_repository_become_links_to_pages():
     )
     assert SITE.relinked("[a](../../CHANGELOG.md)", "howto/study.md") == "[a](../changelog.md)"
     assert SITE.relinked("[a](docs/trust.md)", "contributing.md") == "[a](trust.md)"
+    assert SITE.relinked("[a [b]](src/x.py) ![c](d.png)", "contributing.md") == "a [b] c"
+    assert SITE.relinked("[a](nowhere.md)", "index.md") == "[a](nowhere.md)"  # where mkdocs complains
 
 
 def test_what_a_page_loads_from_elsewhere_is_found(tmp_path):
@@ -108,11 +110,14 @@ def test_what_a_page_loads_from_elsewhere_is_found(tmp_path):
 @pytest.fixture
 def results(tmp_path):
     """A study with a page of the whole and one of its smoke scale, one without a page, and a folder of neither."""
-    for name in ("whole/smoke", "bare", "empty/inner"):
+    for name in ("whole/smoke", "whole/figures", "bare", "empty/inner"):
         (tmp_path / name).mkdir(parents=True)
-    (tmp_path / "whole" / "README.md").write_text("# A\n\n![b](b.png)\n\n[all](rows.txt)\n\n## Files\n\nTwo.\n")
+    parts = ("# A", "![b](b.png)", "![d](figures/d.png)", "[all](rows.txt), [code](../x.py)", "## Files", "Two.")
+    (tmp_path / "whole" / "README.md").write_text("\n\n".join(parts))
     (tmp_path / "whole" / "smoke" / "README.md").write_text("# A\n")
-    for name in ("whole/a.png", "whole/b.png", "whole/rows.txt", "whole/rows.csv", "bare/c.png"):
+    for name in ("figures/d.png", "a.png", "b.png", "rows.txt", "rows.csv"):
+        (tmp_path / "whole" / name).write_text("")
+    for name in ("x.py", "bare/c.png"):
         (tmp_path / name).write_text("")
     (tmp_path / "bare" / "short.csv").write_text("case,llc,llc_stderr\na|b,1.23456,0.012345\n")
     (tmp_path / "bare" / "long.csv").write_text("case\n" + "1\n" * 99)
@@ -128,12 +133,8 @@ def test_studies_become_pages_with_all_their_figures(results):
     page = SITE.study_pages.with_figures(readme, results / "whole")
     assert page.count("b.png") == 1
     assert page.index("![a](a.png)") < page.index("## Files") < page.index("[rows.csv](rows.csv)")
-    assert {path.name for path in SITE.study_pages.files(results / "whole")} == {
-        "a.png",
-        "b.png",
-        "rows.csv",
-        "rows.txt",
-    }
+    files = SITE.study_pages.files(results / "whole")
+    assert {path.name for path in files} == {"a.png", "b.png", "d.png", "rows.csv", "rows.txt"}
     home = SITE.study_pages.home(pages, results, {"bare": "nothing"})
     assert "| `bare` | nothing | [results](bare/index.md) |" in home
     assert "[results](whole/index.md), [smoke](whole/smoke/index.md)" in home
