@@ -34,9 +34,9 @@ run = train(
     record=Every(epochs=400, start=True),
     measures=[
         Measure(bs.soft_rank, Every(epochs=400), options={"weight_decay": 0.01}),
-        Measure(bs.llc, Every(epochs=800), options={"gamma": 10.0, "rtol": 0.2, "budget": 0.1}),
+        Measure(bs.llc, Every(epochs=400), options={"gamma": 10.0, "rtol": 0.2, "budget": 0.1}),
     ],
     progress=False,
 )
 columns = ["epoch", "train_loss", "validation_loss", "soft_rank", "llc", "llc_stderr"]
-print(run.history[columns].round(3).to_string(index=False))
+print(run.history[columns].round(3).to_string(index=False, na_rep=""))
