@@ -140,7 +140,8 @@ Made by `make test-extras`, Python {version}. The wheel is built, and pip instal
 environment of its own, which sees that one and nothing more: there pip installs `basinscope[EXTRA]` from the same
 wheel, `pip check` finds all requirements met, and a script uses the extra (`tests/extras.py`): the callbacks train a
 network, Ray and submitit run a study, W&B keeps a run offline, the live page answers, and so on. Packages and megabytes
-are those that the extra adds. Seconds are of the clock, on a machine with other work to do.
+are those that the extra adds. Seconds are of the clock, on a machine with other work to do; rows may come from separate
+runs.
 
 | extra | packages | MB | s to install | s to use | |
 |---|---:|---:|---:|---:|---|"""
