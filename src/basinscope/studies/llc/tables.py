@@ -237,7 +237,7 @@ def _ladder_targets(table: pd.DataFrame) -> list[Row]:
         return []
     span = min(math.log10(own["rung"].max() / own["rung"].min()) for _, own in table.groupby("case"))
     off = ((known["llc"] - known["exact"]).abs() / known["llc_stderr"]).median()
-    told = f"{span:.1f} decades; median |error| {known['error'].abs().median():.1%}, median |z| {off:.1f}"
+    told = f"{span:.1f} decades; median error {known['error'].abs().median():.1%}, or {off:.1f} standard errors"
     good = bool(span >= 3.99 and known["error"].abs().median() <= MEDIAN)
     return [_met("λ_t over four decades of nβ in one run", "four decades, median error ≤ 5 %", told, good)]
 
