@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from basinscope.sampling.kernels import BAOAB, HMC, MALA, SGLD, SGNHT, LeimkuhlerMatthews, Random, RMSPropSGLD
+from basinscope.sampling.kernels.base import LONG, row_dot
 from basinscope.sampling.kernels.metropolis import Point, choose
 from basinscope.sampling.target import Evaluation
 
@@ -249,3 +250,12 @@ def test_broken_proposals_are_rejected():
     assert chosen.energy.tolist() == [1.0, 2.0, 0.0, 4.0]
     assert chosen.position.squeeze(1).tolist() == [1.0, 2.0, 0.0, 4.0]
     assert acceptance.tolist() == pytest.approx([0.0, 0.0, 1.0, math.exp(-1)])
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("size", [1, 7, LONG - 1, LONG])
+def test_products_of_rows(size, dtype):
+    generator = torch.Generator().manual_seed(size)
+    a, b = (torch.randn(3, size + 5, generator=generator, dtype=dtype)[:, :size] for _ in range(2))
+    exact = (a.double() * b.double()).sum(1)
+    torch.testing.assert_close(row_dot(a, b).double(), exact, rtol=1e-5, atol=1e-3 if dtype == torch.float32 else 1e-9)

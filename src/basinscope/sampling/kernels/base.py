@@ -10,6 +10,8 @@ from torch import Tensor
 
 from ..target import Evaluate, Evaluation
 
+LONG = 2**14  # entries of a row from which a product of its own is cheaper than an array of all products
+
 Noise = Callable[[Tensor], Tensor]  # standard normal numbers shaped like the argument
 Uniform = Callable[[Tensor], Tensor]  # uniform numbers in [0, 1) shaped like the argument
 
@@ -67,6 +69,8 @@ def always(like: Tensor) -> Tensor:
 
 def row_dot(a: Tensor, b: Tensor) -> Tensor:
     """Σ_j a_cj b_cj (C,)."""
+    if a.device.type == "cpu" and a.shape[1] >= LONG:
+        return torch.stack([torch.dot(one, other) for one, other in zip(a, b, strict=True)])
     return (a * b).sum(1)  # long and few rows are what batched products are slowest at
 
 
