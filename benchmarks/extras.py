@@ -25,7 +25,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
-USES = ROOT / "tests" / "extras.py"
+USES = ROOT / "tests" / "extra_uses.py"
 NONE = "none"
 EXTRAS = sorted(tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"])
 
@@ -138,8 +138,8 @@ PAGE = """# Extras
 Made by `make test-extras`, Python {version}. The wheel is built, and pip installs it with the releases of
 `constraints.txt` into an environment that has nothing else (`none`; mostly torch). Every extra then gets an empty
 environment of its own, which sees that one and nothing more: there pip installs `basinscope[EXTRA]` from the same
-wheel, `pip check` finds all requirements met, and a script uses the extra (`tests/extras.py`): the callbacks train a
-network, Ray and submitit run a study, W&B keeps a run offline, the live page answers, and so on. Packages and megabytes
+wheel, `pip check` finds all requirements met, and `tests/extra_uses.py` uses the extra: the callbacks train a network,
+Ray and submitit run a study, W&B keeps a run offline, the live page answers, and so on. Packages and megabytes
 are those that the extra adds. Seconds are of the clock, on a machine with other work to do; rows may come from separate
 runs.
 

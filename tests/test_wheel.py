@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 import basinscope
-import extras
+import extra_uses
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -123,7 +123,7 @@ def test_the_wheel_alone_measures(fresh):
 @pytest.mark.slow
 @pytest.mark.parametrize("extra", USED)
 def test_extras_work_and_their_absence_names_them(wheel, fresh, extra, tmp_path):
-    if extra not in extras.MISSING_IS_NOT_OURS:
+    if extra not in extra_uses.MISSING_IS_NOT_OURS:
         python = environment(wheel, tmp_path / "less", "basinscope[studies]") if extra in ON_CLUSTERS else fresh
         without = uses(python, extra, tmp_path / "without")
         assert re.search(rf"install '?basinscope\[{extra}\]", without.stderr), without.stderr
@@ -133,12 +133,12 @@ def test_extras_work_and_their_absence_names_them(wheel, fresh, extra, tmp_path)
 
 def uses(python, extra, folder):
     folder.mkdir()
-    command = [python, "-I", extras.__file__, extra]
+    command = [python, "-I", extra_uses.__file__, extra]
     return subprocess.run(command, capture_output=True, text=True, timeout=240, cwd=folder)
 
 
 def test_every_extra_has_a_use():
-    assert all(callable(getattr(extras, name, None)) for name in EXTRAS)
+    assert all(callable(getattr(extra_uses, name, None)) for name in EXTRAS)
 
 
 @pytest.mark.parametrize("extra", EXTRAS)

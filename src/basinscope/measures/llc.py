@@ -14,6 +14,7 @@ from ..landscape import Landscape
 from ..progress import tracked
 from ..sampling.calibration import Resolution, resolution
 from ..sampling.local import Outcome, Sampler, Settings
+from ..sampling.runs import BELOW
 
 _TRACE_BLOCKS = 256
 _ROUNDING = {torch.float32: 1e-4, torch.float64: 1e-9}  # relative error of mean losses that no sampling removes
@@ -207,7 +208,7 @@ def _reasons(value: float, stderr: float, outcome: Outcome, found: dict[str, Any
         doubts.append(
             f"not converged: λ̂ still moves by {drift / abs(value):.0%} over the run's last half — raise budget"
         )
-    if stderr > 0.1 * abs(value):
+    if stderr > 0.1 * abs(value) and value > -BELOW * stderr:  # below that no more draws are wanted
         doubts.append(f"imprecise: the standard error is {stderr / abs(value):.0%} of λ̂ — raise budget")
     off = abs(found["virial"] - 1)
     if off > 0.1 and off > 4 * found["virial_stderr"]:

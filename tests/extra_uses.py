@@ -1,4 +1,4 @@
-"""A first use of each extra, alone in an environment: `python -I extras.py NAME`, in an empty folder.
+"""A first use of each extra, alone in an environment: `python -I extra_uses.py NAME`, in an empty folder.
 
 The tests run them where packages are linked from this environment (test_wheel.py), and `make test-extras` where pip
 installed the built wheel with that extra and nothing else.
