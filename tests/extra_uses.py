@@ -244,7 +244,7 @@ def wandb():
     import basinscope as bs
     from basinscope.integrations.wandb import Log
 
-    run = wandb.init(mode="offline", dir=".", settings=wandb.Settings(silent=True))
+    run = wandb.init(mode="offline", dir=str(Path.cwd()), settings=wandb.Settings(silent=True))
     Log(run)(bs.hessian_trace(line(), progress=False), step=1)
     run.finish()
     assert any(Path("wandb").rglob("*.wandb"))
