@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -76,13 +76,8 @@ class Axes:
         return self._recorded[key].replay(gradients)
 
     def places(self, gradients: Sequence[Tensor]) -> list[tuple[int, int, int]]:
-        """The axes that have something to turn: a tensor's number, the axis, its size."""
-        return [
-            (number, axis, size)
-            for number, gradient in enumerate(gradients)
-            for axis, size in enumerate(gradient.shape[self._leading :])
-            if size > 1
-        ]
+        """Those of `axes_of`, members left out."""
+        return axes_of([gradient.shape[self._leading :] for gradient in gradients])
 
     def passed(
         self,
@@ -161,6 +156,16 @@ def _graph(action: Any) -> tuple[torch.cuda.CUDAGraph, Any]:
     with torch.cuda.graph(graph):
         found = action()
     return graph, found
+
+
+def axes_of(shapes: Iterable[Sequence[int]]) -> list[tuple[int, int, int]]:
+    """The axes that have something to turn: a tensor's number, the axis, its size.
+
+    Examples:
+        >>> axes_of([(3, 1), (3,)])
+        [(0, 0, 3), (1, 0, 3)]
+    """
+    return [(number, axis, size) for number, shape in enumerate(shapes) for axis, size in enumerate(shape) if size > 1]
 
 
 def rank_of_axis(rank: int | tuple[int, int] | None, axis: int, size: int) -> int:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 
 import torch
 from torch import Tensor, nn
 
 from ...optim import OnlineNGD as Alone
-from ...optim.axes import Axes, AxisSettings, rank_of_axis
+from ...optim.axes import Axes, AxisSettings, axes_of, rank_of_axis
 from ...optim.lowrank import LowRank
 from ...optim.natural import FIRST
 from .updates import Layout, Rows
@@ -21,7 +20,7 @@ class OnlineNGD:
     """`basinscope.optim.OnlineNGD` for every member, with the member's own learning rate and weight decay.
 
     Its state is a low-rank matrix per axis of each gradient tensor, so that members stack. Its eigenvalue problems
-    are solved by the processor: on a GPU it runs without CUDA graphs.
+    are solved by the processor, so that on a GPU no CUDA graph can hold a whole step.
 
     Examples:
         >>> OnlineNGD(alpha=0.1).update_period
@@ -47,7 +46,7 @@ class OnlineNGD:
 
     def start(self, points: Tensor, layout: Layout) -> dict[str, Tensor]:
         slots = {"velocity": torch.zeros_like(points)} if self.momentum else {}
-        for number, axis, size in _axes(layout):
+        for number, axis, size in axes_of(layout.shapes):
             rank = rank_of_axis(self.rank, axis, size)
             slots[f"basis.{number}.{axis}"] = points.new_zeros(len(points), rank, size)
             slots[f"spectrum.{number}.{axis}"] = points.new_zeros(len(points), rank, dtype=torch.float64)
@@ -68,7 +67,7 @@ class OnlineNGD:
         if "axes" not in rows.cache:
             states = {
                 (number, axis): LowRank(*(rows.slots[f"{part}.{number}.{axis}"] for part in LowRank._fields))
-                for number, axis, _ in _axes(rows.layout)
+                for number, axis, _ in axes_of(rows.layout.shapes)
             }
             rows.cache["axes"] = Axes(states, leading=1)
         settings = AxisSettings.of(asdict(self))
@@ -78,11 +77,3 @@ class OnlineNGD:
         if self.momentum:
             move = rows.slots["velocity"].mul_(self.momentum).add_(move)
         rows.points.addcmul_(move, rows.rate, value=-1)
-
-
-def _axes(layout: Layout) -> Iterator[tuple[int, int, int]]:
-    """The axes that have something to turn: a parameter's number, the axis, its size."""
-    for number, shape in enumerate(layout.shapes):
-        for axis, size in enumerate(shape):
-            if size > 1:
-                yield number, axis, size
