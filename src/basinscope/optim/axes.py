@@ -110,7 +110,8 @@ class Axes:
 
     def _put(self, place: Axis, state: LowRank) -> None:
         if place not in self.states:
-            self.states[place] = LowRank(*(part.clone() for part in state))
+            self.states[place] = state
+            return
         for held, new in zip(self.states[place], state, strict=True):
             held.copy_(new)
 

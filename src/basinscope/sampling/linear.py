@@ -53,7 +53,7 @@ class _Linear(torch.autograd.Function):
         chains = info.batch_size
         rows, weight = (
             (tensor.expand(chains, *tensor.shape) if axis is None else tensor.movedim(axis, 0))
-            for tensor, axis in zip((x, weight), in_dims, strict=False)
+            for tensor, axis in zip((x, weight), in_dims[:2], strict=True)
         )
         if bias is not None:
             bias = bias.expand(chains, -1) if in_dims[2] is None else bias.movedim(in_dims[2], 0)

@@ -67,10 +67,10 @@ class OnlineNGD:
         if "axes" not in rows.cache:
             states = {
                 (number, axis): LowRank(*(rows.slots[f"{part}.{number}.{axis}"] for part in LowRank._fields))
-                for number, axis, _ in axes_of(rows.layout.shapes)
+                for number, axis, _ in axes_of(shapes)
             }
             rows.cache["axes"] = Axes(states, leading=1)
-        settings = AxisSettings.of(asdict(self))
+        settings = AxisSettings.of(vars(self))
         found = rows.cache["axes"].directions(gradients, [settings] * len(shapes), [renewed] * len(shapes), first)
         move = torch.zeros_like(rows.gradient)
         move[:, rows.layout.places] = torch.cat([direction.flatten(1) for direction in found], dim=1)
