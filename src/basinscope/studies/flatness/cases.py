@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -18,12 +19,18 @@ from ...zoo.models import flatness_big_mlp, flatness_cnn, flatness_mlp
 from .plan import Network
 
 PACKED = "BASINSCOPE_PACKED"  # a folder that `pack` has written
+SHARED_BY = "BASINSCOPE_SHARED_BY"  # how many processes work on the device at once
 _TRAINING, _TEST = 20_000, 10_000  # samples of a packed data set, at most
 
 
 def device() -> torch.device:
     """The GPU where there is one."""
     return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+def device_clock() -> float:
+    """Seconds of the device: those of the wall clock, divided among $BASINSCOPE_SHARED_BY processes."""
+    return time.monotonic() / float(os.environ.get(SHARED_BY, "1"))
 
 
 @lru_cache(maxsize=8)

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from ...errors import InputError
 from ...landscape import Parameters
 from ...training.population import Adam, Member, Population
-from .cases import data_set, device, inputs, network_of
+from .cases import data_set, device, device_clock, inputs, network_of
 from .plan import Network
 
 _STATE, _WEIGHTS, _CLOCK = "state.npz", "weights.npz", "clock.json"
@@ -31,7 +31,7 @@ class Fitted:
     Attributes:
         weights: the parameters of all networks as rows, in the order of the jobs.
         diverged: for each the step at which it was given up, or −1.
-        seconds: of training, for each network.
+        seconds: of the device for training, for each network.
     """
 
     weights: Tensor
@@ -127,14 +127,14 @@ def cross_validated(jobs: Sequence[Network], folder: Path, seconds: float = math
 def _train(
     jobs: Sequence[Network], members: list[Member], data: tuple[Tensor, Tensor], folder: Path, seconds: float
 ) -> tuple[Population, float] | None:
-    """The population at its end and the seconds it took, those of earlier calls included; None if not yet there."""
+    """The population at its end and the device seconds it took, those of earlier calls included; None if not there."""
     folder.mkdir(parents=True, exist_ok=True)
-    began, clock = time.monotonic(), folder / _CLOCK
+    began, device_began, clock = time.monotonic(), device_clock(), folder / _CLOCK
     before = json.loads(clock.read_text())["seconds"] if clock.is_file() else 0.0
     population = Population(lambda: network_of(jobs[0]), members, data, optimizer=Adam(), device=device())
     limit = None if math.isinf(seconds) else max(1e-3, seconds - (time.monotonic() - began))
     done = population.train(jobs[0].steps, checkpoint=folder / _STATE, seconds=limit, progress=False)
-    spent = before + time.monotonic() - began
+    spent = before + device_clock() - device_began
     clock.write_text(json.dumps({"seconds": spent, "step": population.step}))
     return (population, spent) if done else None
 

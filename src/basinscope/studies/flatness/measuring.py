@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from typing import Any
 
 import torch
 
 from ...landscape import watanabe_nbeta
-from .cases import landscapes, network_of
+from .cases import device_clock, landscapes, network_of
 from .fitting import Fitted
 from .matrices import matrices
 from .outputs import outputs
@@ -29,19 +28,19 @@ def measured(jobs: Sequence[Network], fit: Fitted, numbers_of: Sequence[int]) ->
         if fit.diverged[number] >= 0:
             rows.append({**row, "outcome": "diverged"})
             continue
-        began = time.monotonic()
+        began = device_clock()
         found, turned[place] = curvature(job, fit, number)
-        rows.append({**row, "outcome": "finished", **found, "curvature_seconds": time.monotonic() - began})
+        rows.append({**row, "outcome": "finished", **found, "curvature_seconds": device_clock() - began})
     sampled = [place for place in turned if jobs[place].draws]
     if sampled:
-        began = time.monotonic()
+        began = device_clock()
         own, points = [jobs[place] for place in sampled], fit.weights[[numbers_of[place] for place in sampled]]
         for place, more in zip(sampled, samplings(own, points, [turned[place] for place in sampled]), strict=True):
             rows[place] |= more
             for name in ("llc", "llc_bayes"):
                 rows[place][f"{name}_remainder"] = more[name] - rows[place][f"half_soft_rank_{name}"]
         for place in sampled:
-            rows[place]["sampling_seconds"] = (time.monotonic() - began) / len(sampled)
+            rows[place]["sampling_seconds"] = (device_clock() - began) / len(sampled)
     return rows
 
 

@@ -208,7 +208,7 @@ def _cost(grid: pd.DataFrame) -> list[str]:
     lines.append(f"| paper 004, 7 Titan Xp for 5 days | {PAPER_SECONDS:,.0f} | {PAPER_SECONDS * 1701 / 60:,.0f} |")
     lines += [
         "",
-        "Times are of the process that did the work; processes side by side on one GPU each count their own.",
+        "Times are wall-clock seconds of the device; where processes shared it, each counts its share.",
         "",
     ]
     return lines
