@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,7 +21,7 @@ from basinscope.runs.settings import resolved
 from basinscope.runs.store import Store
 from basinscope.studies.flatness import cases, plan
 from basinscope.studies.flatness.__main__ import PLAIN, main
-from basinscope.studies.flatness.cases import data_set, network_of, samples_of
+from basinscope.studies.flatness.cases import data_set, held_out, network_of, samples_of
 from basinscope.studies.flatness.fitting import cross_validated, fitted
 from basinscope.studies.flatness.measuring import measured, temperatures
 from basinscope.studies.flatness.running import run_unit
@@ -128,15 +129,34 @@ def test_rows_hold_what_the_network_does(tmp_path):
         train, test = samples_of(job)
         point = fit.point(jobs.index(job), network_of(job))
         losses = [float(Landscape(network_of(job), "cross_entropy", pair).at(point).per_sample().mean())
-                  for pair in (train, test)]  # fmt: skip
+                  for pair in (train, test, held_out(job))]  # fmt: skip
         assert row["loss_train"] == pytest.approx(losses[0], rel=1e-5)
         assert row["gap"] == pytest.approx(losses[1] - losses[0], rel=1e-4)
+        assert row["gap_held"] == pytest.approx(losses[2] - losses[0], rel=1e-4)
         assert len(test[1]) == 50
         assert row["llc_remainder"] == row["llc"] - row["half_soft_rank_llc"]
         assert row["llc_gamma"] == pytest.approx(100 + temperatures(job)["llc"] * job.weight_decay)
         assert row["waic"] == pytest.approx(row["bayes_train_loss"] + 2 * row["fluctuation"] / job.samples)
         assert row["bayes_train_loss"] <= row["gibbs_train_loss"]
         assert not set(row) & set(job.config())
+
+
+def test_no_sample_held_out_was_trained_on():
+    job = unit(architecture="cnn")[0]
+    images, labels = data_set("digits").train
+    for samples in (300, 900):
+        own = held_out(replace(job, samples=samples))
+        assert torch.equal(own[0], images[samples:])
+        assert torch.equal(own[1], labels[samples:])
+    own = held_out(replace(job, samples=len(labels)))  # nothing is left of the file
+    assert torch.equal(own[0], samples_of(replace(job, samples=len(labels)))[1][0])
+
+
+def test_shared_devices_count_their_share(monkeypatch):
+    monkeypatch.setenv(cases.SHARED_BY, "4")
+    before, began = cases.device_clock(), time.monotonic()
+    time.sleep(0.02)
+    assert cases.device_clock() - before == pytest.approx((time.monotonic() - began) / 4, rel=0.1)
 
 
 def test_a_diverged_network_is_told(tmp_path):

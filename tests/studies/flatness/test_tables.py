@@ -22,8 +22,9 @@ def made_up(seed=0):
                     gap = float(rng.uniform(0.01, 1))
                     row = {
                         "part": "grid", "architecture": "mlp", "data": data, "samples": samples, "decay": decay,
-                        "batch_size": 64, "lr": lr, "outcome": "finished", "gap": gap, "loss_train": 1.0,
-                        "loss_test": 1 + gap, "accuracy_train": 0.1 if decay == 100 else 0.9, "weight_norm": 1.0,
+                        "batch_size": 64, "lr": lr, "outcome": "finished", "gap": gap, "gap_held": gap**2,
+                        "loss_train": 1.0, "loss_test": 1 + gap, "accuracy_train": 0.1 if decay == 100 else 0.9,
+                        "weight_norm": 1.0,
                         "llc": gap * samples / 2, "llc_verdict": "ok", "llc_bayes": gap * samples / 2,
                         "llc_bayes_verdict": "ok", "fluctuation": gap * samples / 4, "waic": 1 + gap, "wbic": samples,
                         "half_soft_rank_llc": 1.0, "half_soft_rank_llc_bayes": 1.0, "half_tic_fluctuation": 1.0,
@@ -64,7 +65,10 @@ def test_cross_validation_stands_beside_its_network_and_failures_are_left_out():
 
 def test_correlations_are_those_of_the_grid():
     grid = joined(made_up())
-    table = kendall_table(grid).set_index(["scope", "way", "measure"])
+    table = kendall_table(grid)
+    held = table[table["against"] == "held out"].set_index(["scope", "way", "measure"])
+    assert held.loc[("all", "within", "soft_rank_train"), "tau"] == 1  # the square has the same order
+    table = table[table["against"] == "test set"].set_index(["scope", "way", "measure"])
     assert table.loc[("all", "per sample", "soft_rank_train"), "tau"] == 1
     assert table.loc[("all", "within", "soft_rank_train"), ["tau", "low", "high"]].tolist() == [1, 1, 1]
     assert table.loc[("all", "as printed", "soft_rank_train"), "tau"] < 1
@@ -80,7 +84,11 @@ def test_correlations_are_those_of_the_grid():
 
 
 def test_predictions_are_compared_with_the_gap_itself():
-    table = tables(made_up())["predictions"].set_index("prediction")
+    table = tables(made_up())["predictions"]
+    held = table[table["against"] == "held out"].set_index("prediction")
+    assert held.loc["eq8_test", "factor"] > 1.2  # the square of a gap below 1 is less
+    assert held.loc["eq8_test", "tau"] == 1
+    table = table[table["against"] == "test set"].set_index("prediction")
     assert table.loc["eq8_test", "factor"] == pytest.approx(1)  # ratio ½ times twice the gap
     assert table.loc["rank_train", "factor"] == pytest.approx(2)
     assert table.loc["eq8_kfac_test", "factor"] == pytest.approx(3)
@@ -95,14 +103,16 @@ def test_networks_that_diverged_or_have_no_gap_do_no_harm(tmp_path):
     table = made_up()
     grid = table["part"] == "grid"
     lost = table[grid].index[:2]
-    table.loc[lost, [name for name in table if name.endswith(("_train", "_test")) or name == "gap"]] = np.nan
+    table.loc[lost, [name for name in table if name.endswith(("_train", "_test")) or name in ("gap", "gap_held")]] = (
+        np.nan
+    )
     table.loc[lost, "outcome"] = "diverged"
     table.loc[table[grid].index[3], "gap"] = -0.01
     made = tables(table)
     assert len(made["networks"]) == 24
     assert made["kendall"]["networks"].max() == 22
-    assert made["predictions"].set_index("prediction").loc["eq8_test", "without_sign"] == 1
-    assert len(draw(made, tmp_path)) == 9
+    assert made["predictions"].set_index(["prediction", "against"]).loc[("eq8_test", "test set"), "without_sign"] == 1
+    assert len(draw(made, tmp_path)) == 10
     text = page(made, ORIGIN)
     assert "2 diverged" in text
     assert "| rank_λ(F) | 0.84 |" in text

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from .plan import Network
 
 PACKED = "BASINSCOPE_PACKED"  # a folder that `pack` has written
 SHARED_BY = "BASINSCOPE_SHARED_BY"  # how many processes work on the device at once
-_TRAINING, _TEST = 20_000, 10_000  # samples of a packed data set, at most
+_TRAINING, _TEST, _HELD = 20_000, 10_000, 10_000  # samples of a packed data set, at most
 
 
 def device() -> torch.device:
@@ -56,7 +57,7 @@ def _shuffled(found: DataSet) -> DataSet:
 
 
 def pack(names: tuple[str, ...], folder: Path) -> list[Path]:
-    """Write the first 20,000 + 10,000 samples of each data set as `name.npz`; the files.
+    """Write each data set as `name.npz`: the first 20,000 and the last 10,000 training samples, 10,000 for testing.
 
     Images stay float32, so that a packed data set gives the same numbers as the original.
     """
@@ -64,7 +65,10 @@ def pack(names: tuple[str, ...], folder: Path) -> list[Path]:
     written = []
     for name in names:
         whole = data_set(name)
-        found = whole.first(min(_TRAINING, len(whole.train[1])), min(_TEST, len(whole.test[1])))
+        images, labels = whole.train
+        ends = torch.arange(len(labels))
+        ends = ends[(ends < _TRAINING) | (ends >= len(labels) - _HELD)]
+        found = replace(whole, train=(images[ends], labels[ends])).first(test=min(_TEST, len(whole.test[1])))
         written.append(folder / f"{name}.npz")
         arrays: dict[str, Any] = {
             f"{part}_{kind}": tensor.numpy() if kind == "images" else tensor.to(torch.uint8).numpy()
@@ -101,6 +105,19 @@ def samples_of(job: Network) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tenso
     return tuple((inputs(images, job.architecture), labels) for images, labels in (found.train, found.test))  # type: ignore[return-value]
 
 
+def held_out(job: Network) -> tuple[Tensor, Tensor]:
+    """Samples from where those for training come from, of which none was trained on: the last 10,000 of that file.
+
+    Test sets have a source of their own (other writers, other pictures of a street); these have not. Where the file
+    ends with the training samples, the test samples.
+    """
+    images, labels = data_set(job.data).train
+    start = max(job.samples, len(labels) - _HELD)
+    if start >= len(labels):
+        return samples_of(job)[1]
+    return inputs(images[start:], job.architecture), labels[start:]
+
+
 def network_of(job: Network) -> nn.Module:
     """The job's network, with the weights that torch's generator gives it.
 
@@ -119,8 +136,9 @@ def network_of(job: Network) -> nn.Module:
     raise InputError(f"architecture must be 'mlp', 'bigmlp' or 'cnn', got {job.architecture!r}")
 
 
-def landscapes(job: Network, point: Parameters) -> tuple[Landscape, Landscape]:
-    """The trained network on its training samples and on the test samples, where there is a GPU on that."""
+def landscapes(job: Network, point: Parameters) -> dict[str, Landscape]:
+    """The trained network on its samples for `train`, `test` and `held` out, where there is a GPU on that."""
     net = network_of(job).to(device())
-    found = [Landscape(net, "cross_entropy", pair).at(point) for pair in samples_of(job)]
-    return found[0], found[1]
+    train, test = samples_of(job)
+    pairs = {"train": train, "test": test, "held": held_out(job)}
+    return {part: Landscape(net, "cross_entropy", pair).at(point) for part, pair in pairs.items()}

@@ -1,8 +1,9 @@
-"""The paper's figures 1–7 from our networks, its Table 1 as a picture, and three of our own."""
+"""The paper's figures 1–7 from our networks, its Table 1 as a picture, and some of our own."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +11,7 @@ import numpy as np
 
 from ..panels import panels
 from .statistics import windows, with_interval
-from .tables import CLUSTER, MEASURES, PREDICTIONS, finished
+from .tables import CLUSTER, GAPS, MEASURES, PREDICTIONS, finished
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -20,7 +21,7 @@ TRAIN, TEST = "#e08214", "#2166ac"
 MARKS = {"mlp": "o", "bigmlp": "^", "cnn": "s"}
 NAMES = {"mlp": "MLP", "bigmlp": "BigMLP", "cnn": "CNN"}
 GREY = "#333333"
-GAP = "gap: test loss − training loss"
+GAP_LABELS = {"gap": "gap: test loss − training loss", "gap_held": "gap: loss on held-out − on training samples"}
 CHEAP = ("eq6_test", "eq8_diagonal_test", "eq8_kfac_test", "eq8_ekfac_test")
 BANDS = ("soft_rank_train", "trace_f_train")  # those whose intervals are drawn: five of them would hide each other
 WINDOWED = ("soft_rank_train", "log_det_train", "trace_f_train", "norm_f_train", "llc")
@@ -36,6 +37,7 @@ def draw(made: Mapping[str, pd.DataFrame], folder: Path) -> list[Path]:
         "figure3_cheap": lambda: figure_gaps(grid, CHEAP),
         "figure4_windows": lambda: figure_windows(grid),
         "figure5_to_7_relations": lambda: figure_relations(grid),
+        "held_out": lambda: figure_gaps(grid, ("eq8_test", "rank_train", "eq8_train", "cv_gap"), "gap_held"),
         "best_where": lambda: figure_best(made["cells"]),
         "beyond_training_data": lambda: figure_gaps(grid, ("mixed", "rank_train", "fluctuation_gap", "cv_gap")),
         "sampling": lambda: figure_sampling(grid),
@@ -50,54 +52,57 @@ def draw(made: Mapping[str, pd.DataFrame], folder: Path) -> list[Path]:
 
 
 def figure_table(table: pd.DataFrame) -> Any:
-    """Table 1 as intervals: all networks, as printed and per sample, beside the paper's τ."""
+    """Table 1 as intervals: all networks, as printed and per sample, beside the paper's τ; for either gap."""
     own = table[table["scope"] == "all"]
-    ways = ("as printed", "per sample", "within")
-    order = own[own["way"] == "as printed"].sort_values("tau", ascending=False)["measure"].tolist()
+    ways = {
+        "as printed": "the measure itself", "per sample": "the measure divided by n",
+        "within": "mean within data set and size",
+    }  # fmt: skip
+    first = own[(own["way"] == "as printed") & (own["against"] == "held out")]
+    order = first.sort_values("tau", ascending=False)["measure"].tolist()
     labels = own.drop_duplicates("measure").set_index("measure")
-    drawn, (axis,) = panels(1, 1, 9.0, 0.34 * len(order) + 1.6)
-    for number, way in enumerate(ways):
-        part = own[own["way"] == way].set_index("measure").reindex(order)
-        places = np.arange(len(order)) + 0.22 * (number - 1)
-        errors = np.array([part["tau"] - part["low"], part["high"] - part["tau"]]).clip(min=0)
-        axis.errorbar(
-            part["tau"], places, xerr=errors, color=INKS[number], marker="o", markersize=4, linestyle="none",
-            capsize=2, label={"as printed": "the measure itself", "per sample": "the measure divided by n",
-                              "within": "mean within data set and size"}[way],
-        )  # fmt: skip
-    paper = labels.reindex(order)["paper"].to_numpy(dtype=float)
-    axis.plot(paper, np.arange(len(order)) - 0.22, color=GREY, marker="D", markersize=6, markerfacecolor="none",
-              linestyle="none", label="paper 004, Table 1")  # fmt: skip
-    axis.axvline(0, color=GREY, linewidth=0.8)
-    axis.set_yticks(range(len(order)), [labels.loc[name, "label"] for name in order], fontsize=9)
-    axis.set_ylim(len(order) - 0.4, -0.6)
-    axis.set_xlim(min(-0.1, float(own["low"].min()) - 0.05), 1.02)
-    axis.set_xlabel("Kendall τ with the gap, with 95 % interval (bootstrap over settings)", fontsize=9)
-    drawn.legend(frameon=False, fontsize=8, loc="outside upper center", ncols=2)
+    names = [labels.loc[name, "label"] for name in order]
+    drawn, axes = panels(len(GAPS), len(GAPS), 6.0, 0.34 * len(order) + 1.6)
+    for panel, (axis, against) in enumerate(zip(axes, GAPS, strict=True)):
+        for number, (way, words) in enumerate(ways.items()):
+            part = own[(own["way"] == way) & (own["against"] == against)].set_index("measure").reindex(order)
+            places = np.arange(len(order)) + 0.22 * (number - 1)
+            errors = np.array([part["tau"] - part["low"], part["high"] - part["tau"]]).clip(min=0)
+            axis.errorbar(part["tau"], places, xerr=errors, color=INKS[number], marker="o", markersize=4,
+                          linestyle="none", capsize=2, label=words)  # fmt: skip
+        paper = labels.reindex(order)["paper"].to_numpy(dtype=float)
+        axis.plot(paper, np.arange(len(order)) - 0.22, color=GREY, marker="D", markersize=6, markerfacecolor="none",
+                  linestyle="none", label="paper 004, Table 1")  # fmt: skip
+        axis.axvline(0, color=GREY, linewidth=0.8)
+        axis.set_yticks(range(len(order)), names if panel == 0 else [""] * len(order), fontsize=9)
+        axis.set_ylim(len(order) - 0.4, -0.6)
+        axis.set_xlim(min(-0.1, float(own["low"].min()) - 0.05), 1.02)
+        axis.set_xlabel(f"Kendall τ with the gap ({against}), 95 % interval", fontsize=9)
+    drawn.legend(*axes[0].get_legend_handles_labels(), frameon=False, fontsize=8, loc="outside upper center", ncols=4)
     return drawn
 
 
-def figure_gaps(grid: pd.DataFrame, names: Sequence[str]) -> Any:
+def figure_gaps(grid: pd.DataFrame, names: Sequence[str], gap: str = "gap") -> Any:
     """Figures 1 and 3: predictions against the true gap, on logarithmic axes with the diagonal."""
     known = [name for name in names if name in grid and grid[name].notna().any()]
     if not known:
         return None
     drawn, axes = panels(len(known), len(known), 4.0, 4.0)
     for number, (axis, name) in enumerate(zip(axes, known, strict=True)):
-        own = grid[(grid[name] > 0) & (grid["gap"] > 0)]
-        _scatter(axis, own, name, "gap", legend=number == 0)
-        _diagonal(axis, own[name], own["gap"])
-        ratio = 10 ** float(np.median(np.log10(own[name] / own["gap"]))) if len(own) else float("nan")
-        tau = _tau(grid, name)
+        own = grid[(grid[name] > 0) & (grid[gap] > 0)]
+        _scatter(axis, own, name, gap, legend=number == 0)
+        _diagonal(axis, own[name], own[gap])
+        ratio = 10 ** float(np.median(np.log10(own[name] / own[gap]))) if len(own) else float("nan")
+        tau = _tau(grid, name, gap)
         axis.set_title(f"{PREDICTIONS[name]}\nτ = {tau}, median ratio {ratio:.2g}", fontsize=9)
         axis.set_xlabel("predicted gap", fontsize=9)
-        axis.set_ylabel(GAP if number == 0 else "", fontsize=9)
+        axis.set_ylabel(GAP_LABELS[gap] if number == 0 else "", fontsize=9)
     return drawn
 
 
-def _tau(grid: pd.DataFrame, name: str) -> str:
+def _tau(grid: pd.DataFrame, name: str, gap: str) -> str:
     clusters = list(grid[list(CLUSTER)].itertuples(index=False, name=None))
-    found = with_interval(grid[name].to_numpy(dtype=float), grid["gap"].to_numpy(dtype=float), clusters)
+    found = with_interval(grid[name].to_numpy(dtype=float), grid[gap].to_numpy(dtype=float), clusters)
     return f"{found.value:.2f} [{found.low:.2f}, {found.high:.2f}]"
 
 
@@ -155,7 +160,7 @@ def figure_training(grid: pd.DataFrame) -> Any:
             axis.axvline(1, color=GREY, linewidth=0.9, zorder=0)
         axis.set_title("\n".join(told), fontsize=9)
         axis.set_xlabel(label, fontsize=9)
-        axis.set_ylabel(GAP if number == 0 else "", fontsize=9)
+        axis.set_ylabel(GAP_LABELS["gap"] if number == 0 else "", fontsize=9)
     axes[0].legend(frameon=False, fontsize=8)
     return drawn
 
@@ -239,14 +244,17 @@ def _histogram(axis: Any, values: Any, ink: str, label: str) -> None:
 
 
 def figure_best(table: pd.DataFrame) -> Any:
-    """Which measure predicts best, by data set and size of the training set, with intervals."""
+    """Which measure predicts best, by data set and size of the training set, with intervals; for either gap."""
     sets, sizes = list(dict.fromkeys(table["data"])), sorted(set(table["samples"]))
     order = table.groupby("measure")["tau"].mean().sort_values(ascending=False).index.tolist()
     labels = table.drop_duplicates("measure").set_index("measure")
-    drawn, axes = panels(len(sets), len(sets), 4.6 if len(sets) > 1 else 8.0, 0.34 * len(order) + 1.6)
-    for number, (axis, data) in enumerate(zip(axes, sets, strict=True)):
+    names = [labels.loc[name, "label"] for name in order]
+    columns = len(sets) if len(sets) > 1 else len(GAPS)
+    drawn, axes = panels(len(GAPS) * len(sets), columns, 4.6, 0.34 * len(order) + 1.2)
+    for number, (axis, (against, data)) in enumerate(zip(axes, product(GAPS, sets), strict=True)):
         for place, samples in enumerate(sizes):
-            own = table[(table["data"] == data) & (table["samples"] == samples)].set_index("measure").reindex(order)
+            chosen = (table["against"] == against) & (table["data"] == data) & (table["samples"] == samples)
+            own = table[chosen].set_index("measure").reindex(order)
             height = np.arange(len(order)) + 0.22 * (place - (len(sizes) - 1) / 2)
             errors = np.array([own["tau"] - own["low"], own["high"] - own["tau"]]).clip(min=0)
             axis.errorbar(own["tau"], height, xerr=errors, color=INKS[place % len(INKS)], marker="o", markersize=4,
@@ -256,11 +264,11 @@ def figure_best(table: pd.DataFrame) -> Any:
                 axis.plot(own["tau"].iloc[best], height[best], marker="o", markersize=10, color=INKS[place % len(INKS)],
                           markerfacecolor="none", linestyle="none")  # fmt: skip
         axis.axvline(0, color=GREY, linewidth=0.8)
-        names = [labels.loc[name, "label"] for name in order]
-        axis.set_yticks(range(len(order)), names if number == 0 else [""] * len(order), fontsize=9)
+        axis.set_yticks(range(len(order)), names if number % columns == 0 else [""] * len(order), fontsize=9)
         axis.set_ylim(len(order) - 0.4, -0.6)
+        axis.set_xlim(-1.02, 1.02)
         axis.set_xlabel("Kendall τ with the gap, 95 % interval; ring: best", fontsize=8)
-        axis.set_title(data, fontsize=10)
+        axis.set_title(f"{data}, {against}", fontsize=10)
     drawn.legend(*axes[0].get_legend_handles_labels(), frameon=False, fontsize=8, loc="outside upper center", ncols=3)
     return drawn
 

@@ -45,16 +45,18 @@ def measured(jobs: Sequence[Network], fit: Fitted, numbers_of: Sequence[int]) ->
 
 
 def curvature(job: Network, fit: Fitted, number: int) -> tuple[Row, list[Basis]]:
-    """Everything but sampling: columns end in `_train` or `_test`, after the samples they are taken on.
+    """Everything but sampling: columns end in `_train`, `_test` or `_held`, after the samples they are taken on.
 
-    `gap` is the test loss less the training loss; the penalty of the regularised loss is the same in both and cancels.
+    `gap` is the test loss less the training loss, `gap_held` the loss on samples held out from the source of the
+    training samples less it; the penalty of the regularised loss is the same in all and cancels.
     `half_soft_rank_llc` and `half_soft_rank_llc_bayes` are ½ Tr F (F + Λ)⁻¹ at the resolutions Λ = γ/nβ of λ̂, and
     `half_tic_fluctuation` is ½ Tr C (F + Λ)⁻¹ at that of ν̂: what they would be in quadratic basins.
     """
     lands = landscapes(job, fit.point(number, network_of(job)))
     row: Row = {}
     turned: list[Basis] = []
-    for part, land in zip(("train", "test"), lands, strict=True):
+    for part in ("train", "test"):
+        land = lands[part]
         seen = outputs(land)
         found = matrices(land, seen)
         own = bases(found.fisher, found.layers)
@@ -66,12 +68,14 @@ def curvature(job: Network, fit: Fitted, number: int) -> tuple[Row, list[Basis]]
             turned = own
             row["weight_norm"] = float(point.double().norm())
             for name, nbeta in temperatures(job).items():
-                held = regularized(found.fisher, job.weight_decay + job.gamma / nbeta)
-                row[f"half_soft_rank_{name}"] = held.soft_rank / 2
+                there = regularized(found.fisher, job.weight_decay + job.gamma / nbeta)
+                row[f"half_soft_rank_{name}"] = there.soft_rank / 2
                 if name == "llc_bayes":
-                    row["half_tic_fluctuation"] = held.trace_with(found.covariance) / 2
+                    row["half_tic_fluctuation"] = there.trace_with(found.covariance) / 2
         del found
-    row["gap"] = row["loss_test"] - row["loss_train"]
+    held = outputs(lands["held"]).numbers()
+    row |= {f"{name}_held": held[name] for name in ("loss", "accuracy")}
+    row |= {"gap": row["loss_test"] - row["loss_train"], "gap_held": row["loss_held"] - row["loss_train"]}
     return row, turned
 
 
@@ -83,7 +87,7 @@ def temperatures(job: Network) -> dict[str, float]:
 def samplings(jobs: Sequence[Network], points: torch.Tensor, turned: Sequence[Sequence[Basis]]) -> list[Row]:
     """λ̂ and WBIC at β = 1/log n, ν̂ and WAIC at β = 1, of networks on the same data."""
     first = jobs[0]
-    land, _ = landscapes(first, _point(first, points[0]))
+    land = landscapes(first, _point(first, points[0]))["train"]
     target = Posterior(land, points, turned, [job.weight_decay for job in jobs], first.gamma)
     rows: list[Row] = [{} for _ in jobs]
     for name, nbeta in temperatures(first).items():

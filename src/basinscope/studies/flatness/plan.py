@@ -10,7 +10,7 @@ from typing import Any
 
 from ..plans import PlainJob, grouped
 
-NAME, VERSION = "flatness", 1
+NAME, VERSION = "flatness", 2
 PARTS = ("grid", "folds")
 ARCHITECTURES = ("mlp", "bigmlp", "cnn")
 

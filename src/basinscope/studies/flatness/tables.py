@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 
 KEY = ("architecture", "data", "samples", "decay", "batch_size", "lr")
 CLUSTER = ("architecture", "data", "samples", "decay")  # networks that differ in batch size and rate alone are alike
+GAPS = {"test set": "gap", "held out": "gap_held"}  # the loss on either less that on the training samples
 LEARNED = 0.2  # accuracy on the training set above which a network of ten classes has learned anything
 
 
@@ -151,7 +153,7 @@ def scopes(grid: pd.DataFrame) -> dict[str, Any]:
 
 
 def kendall_table(grid: pd.DataFrame, only: Collection[str] | None = None) -> pd.DataFrame:
-    """Table 1 and more: τ of every measure with the gap, a row for each scope and way to compare sizes of data.
+    """Table 1 and more: τ of every measure with either gap, a row for each scope and way to compare sizes of data.
 
     `as printed` compares the measure itself across all sizes n, `per sample` its n-th part, `within` is the mean of
     the τ within each data set and size, where 1/n makes no difference. `only` names the scopes; all of them if None.
@@ -163,17 +165,16 @@ def kendall_table(grid: pd.DataFrame, only: Collection[str] | None = None) -> pd
         own = grid[chosen]
         if only is not None and scope not in only:
             continue
-        for measure in MEASURES:
-            if measure.column not in own or len(own) < 3:
-                continue
-            for way, found in _ways(own, measure):
-                rows.append(_row(measure, found, scope=scope, way=way))
+        for measure, against in product(MEASURES, GAPS):
+            if measure.column in own and len(own) >= 3:
+                for way, found in _ways(own, measure, GAPS[against]):
+                    rows.append(_row(measure, found, scope=scope, against=against, way=way))
     return pd.DataFrame(rows)
 
 
-def _ways(own: pd.DataFrame, measure: Measure) -> list[tuple[str, Interval]]:
+def _ways(own: pd.DataFrame, measure: Measure, against: str) -> list[tuple[str, Interval]]:
     clusters = list(own[list(CLUSTER)].itertuples(index=False, name=None))
-    gap, values = own["gap"].to_numpy(), own[measure.column].to_numpy(dtype=float)
+    gap, values = own[against].to_numpy(), own[measure.column].to_numpy(dtype=float)
     cells = list(zip(own["data"], own["samples"], strict=True))
     found = [("as printed", with_interval(values, gap, clusters))]
     if measure.per_sample:
@@ -189,38 +190,39 @@ def _row(measure: Measure, found: Interval, **where: Any) -> dict[str, Any]:
 
 
 def cell_table(grid: pd.DataFrame) -> pd.DataFrame:
-    """τ of every measure within each data set and size: which predicts best where."""
+    """τ of every measure with either gap within each data set and size: which predicts best where."""
     import pandas as pd
 
     rows = []
     for (data, samples), own in grid.groupby(["data", "samples"], sort=False):
         clusters = list(own[list(CLUSTER)].itertuples(index=False, name=None))
-        for measure in MEASURES:
+        for measure, against in product(MEASURES, GAPS):
             if measure.column in own and own[measure.column].notna().sum() >= 3:
-                found = with_interval(own[measure.column].to_numpy(dtype=float), own["gap"].to_numpy(), clusters)
-                rows.append(_row(measure, found, data=data, samples=samples))
+                values, gap = own[measure.column].to_numpy(dtype=float), own[GAPS[against]].to_numpy()
+                found = with_interval(values, gap, clusters)
+                rows.append(_row(measure, found, data=data, samples=samples, against=against))
     return pd.DataFrame(rows)
 
 
 def prediction_table(grid: pd.DataFrame) -> pd.DataFrame:
-    """How near every prediction comes to the gap: the median of |log₁₀(prediction/gap)|, the median of the factor
+    """How near every prediction comes to either gap: the median of |log₁₀(prediction/gap)|, the median of the factor
     itself, the share of networks within a factor of two, and τ."""
     import pandas as pd
 
     rows = []
-    for name, label in PREDICTIONS.items():
+    for (name, label), (against, gap) in product(PREDICTIONS.items(), GAPS.items()):
         if name not in grid:
             continue
-        own = grid[np.isfinite(grid[name]) & np.isfinite(grid["gap"])]
-        usable = own[(own[name] > 0) & (own["gap"] > 0)]
+        own = grid[np.isfinite(grid[name]) & np.isfinite(grid[gap])]
+        usable = own[(own[name] > 0) & (own[gap] > 0)]
         if len(own) < 3 or not len(usable):
             continue
-        logs = np.log10(usable[name].to_numpy() / usable["gap"].to_numpy())
+        logs = np.log10(usable[name].to_numpy() / usable[gap].to_numpy())
         clusters = list(own[list(CLUSTER)].itertuples(index=False, name=None))
-        tau = with_interval(own[name].to_numpy(), own["gap"].to_numpy(), clusters)
+        tau = with_interval(own[name].to_numpy(), own[gap].to_numpy(), clusters)
         rows.append(
             {
-                "prediction": name, "label": label, "factor": 10 ** float(np.median(logs)),
+                "prediction": name, "label": label, "against": against, "factor": 10 ** float(np.median(logs)),
                 "error": float(np.median(np.abs(logs))), "within_two": float((np.abs(logs) < np.log10(2)).mean()),
                 "tau": tau.value, "low": tau.low, "high": tau.high, "networks": len(own),
                 "without_sign": len(own) - len(usable),
