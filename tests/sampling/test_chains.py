@@ -5,6 +5,7 @@ from torch.func import grad
 
 import basinscope as bs
 from basins import classifier
+from basinscope.sampling import linear
 from basinscope.sampling.chains import ChainLosses
 
 f64 = torch.float64
@@ -127,6 +128,39 @@ def test_what_vmap_cannot_batch_runs_chain_by_chain_with_the_same_results(obstac
     torch.testing.assert_close(
         losses.minibatch(delta, indices()), reference.minibatch(delta, indices()), rtol=1e-10, atol=1e-12
     )
+
+
+class Entangled(torch.nn.Module):
+    """Weights that a linear layer uses twice, another one turned over, a third also outside of it, and one nobody."""
+
+    def __init__(self):
+        super().__init__()
+        self.twice = torch.nn.Linear(3, 3)
+        self.turned = torch.nn.Parameter(torch.randn(3, 4))
+        self.also = torch.nn.Linear(4, 2, bias=False)
+        self.plain = torch.nn.Linear(2, 2)
+        self.unused = torch.nn.Parameter(torch.ones(2, 2))
+
+    def forward(self, x):
+        hidden = self.twice(self.twice(x).tanh())
+        hidden = torch.nn.functional.linear(hidden, self.turned.T)
+        return self.plain(self.also(hidden)) * (1 + self.also.weight.square().sum())
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, f64])
+def test_gradients_that_are_put_in_place_are_the_same(dtype, monkeypatch):
+    monkeypatch.setattr(linear, "LARGE", 1)
+    torch.manual_seed(0)
+    x, y = torch.randn(SAMPLES, 3, dtype=dtype), torch.randint(2, (SAMPLES,))
+    land = bs.Landscape(Entangled().to(dtype), "cross_entropy", (x, y))
+    losses, delta = ChainLosses(land), displacements(land)
+    assert losses.batched
+    tolerance = {"rtol": 1e-10, "atol": 1e-12} if dtype == f64 else {"rtol": 1e-4, "atol": 1e-5}
+    torch.testing.assert_close(losses.full(delta), by_hand(land, delta), **tolerance)
+    torch.testing.assert_close(losses.minibatch(delta, indices()), by_hand(land, delta, indices()), **tolerance)
+    part = land.restrict("twice*", "plain.bias")
+    few = displacements(part)
+    torch.testing.assert_close(ChainLosses(part).full(few), by_hand(part, few), **tolerance)
 
 
 @pytest.mark.parametrize("memory", [1, 2000, 10_000])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
 import torch
@@ -13,9 +13,9 @@ from torch.func import vmap
 from ..curvature.tiles import activation_bytes
 from ..landscape import Landscape, math_attention
 from ..samples import Samples, Tree
-from .linear import QuickLinear
+from .linear import QuickLinear, Slopes
 
-_ALIGNMENT = 32  # elements
+_ALIGNMENT = {"cpu": 1, "cuda": 32}  # elements
 _MEMORY = {"cpu": 512 * 2**20, "cuda": 16 * 2**30}
 
 
@@ -54,7 +54,7 @@ class ChainLosses:
         with torch.no_grad(), math_attention():
             for batch in self.land.batches(self._tile(len(delta))):
                 stop = start + batch.n
-                total += (self._losses(self.origin + delta, batch, None).double() - self.base[start:stop]).sum(1)
+                total += (self._losses(self._at(delta), batch, None).double() - self.base[start:stop]).sum(1)
                 start = stop
         return total / self.land.n
 
@@ -63,7 +63,7 @@ class ChainLosses:
         with torch.no_grad(), math_attention():
             return torch.cat(
                 [
-                    self._losses(self.origin + delta, batch, None).double()
+                    self._losses(self._at(delta), batch, None).double()
                     for batch in self.land.batches(self._tile(len(delta)))
                 ],
                 dim=1,
@@ -72,7 +72,7 @@ class ChainLosses:
     def own_excess(self, delta: Tensor, indices: Tensor) -> Tensor:
         """l_i(w* + δ_c) − l_i(w*) of chain c's own samples `indices[c]`, float64, shape (C, m)."""
         with torch.no_grad(), math_attention():
-            there = self._losses(self.origin + delta, self.land.take(indices), 0)
+            there = self._losses(self._at(delta), self.land.take(indices), 0)
         return there.double() - self.base[indices]
 
     def full(self, delta: Tensor, scale: float = 1.0) -> tuple[Tensor, Tensor]:
@@ -122,37 +122,70 @@ class ChainLosses:
                 torch.set_float32_matmul_precision(precision)
 
     def _with_gradient(self, delta: Tensor, batch: Samples, axis: int | None, scale: float) -> tuple[Tensor, Tensor]:
-        points = self._points(delta).requires_grad_()
+        weights = {name: tensor.requires_grad_() for name, tensor in self._at(delta).items()}
+        gradient = _padded(delta)
+        places = _pieces(self.land, gradient)
+        slopes = Slopes(weights, places)
         with torch.enable_grad(), math_attention():
-            losses = self._losses(points, batch, axis)
-            (gradient,) = torch.autograd.grad(losses.sum() * scale, points)
+            losses = self._losses(weights, batch, axis, slopes)
+            found = torch.autograd.grad(losses.sum() * scale, list(weights.values()), allow_unused=True)
+        for (name, place), slope in zip(places.items(), found, strict=True):
+            if slope is not None:
+                place.add_(slope) if name in slopes.written else place.copy_(slope)
+            elif name not in slopes.written:
+                place.zero_()
         return losses.detach(), gradient
 
-    def _points(self, delta: Tensor) -> Tensor:
-        """w* + δ, rows padded in memory so that every chain's weights start on a boundary fast GPU kernels need."""
-        rows, d = delta.shape
-        padded = torch.empty(rows, -(-d // _ALIGNMENT) * _ALIGNMENT, dtype=delta.dtype, device=delta.device)
-        return torch.add(self.origin, delta, out=padded[:, :d])
+    def _at(self, delta: Tensor) -> dict[str, Tensor]:
+        """The parameters w* + δ of all chains, (C, ...) each."""
+        return _pieces(self.land, self._points(delta))
 
-    def _losses(self, points: Tensor, batch: Samples, axis: int | None) -> Tensor:
+    def _points(self, delta: Tensor) -> Tensor:
+        """w* + δ."""
+        return torch.add(self.origin, delta, out=_padded(delta))
+
+    def _losses(
+        self, weights: Mapping[str, Tensor], batch: Samples, axis: int | None, slopes: Slopes | None = None
+    ) -> Tensor:
         """Per-sample losses (C, m); `axis` is 0 when every chain has samples of its own."""
 
         one = _one_of(self.land)
         if self.batched:
-            with QuickLinear():
-                return vmap(one, in_dims=(0, axis, axis))(points, batch.inputs, batch.target)
+            with QuickLinear(slopes):
+                return vmap(one, in_dims=(0, axis, axis))(weights, batch.inputs, batch.target)
         rows = []
-        for c, point in enumerate(points):
+        apart = {name: tensor.unbind() for name, tensor in weights.items()}
+        for c, names in enumerate(zip(*apart.values(), strict=True)):
             own = batch if axis is None else batch.take(c)
-            rows.append(one(point, own.inputs, own.target))
+            rows.append(one(dict(zip(apart, names, strict=True)), own.inputs, own.target))
         return torch.stack(rows)
 
 
-def _one_of(land: Landscape) -> Callable[[Tensor, Tree, Tree], Tensor]:
-    """The losses of one chain as a function of its point and its samples."""
+def _padded(delta: Tensor) -> Tensor:
+    """Memory like `delta`, its rows padded so that every chain's weights start on a boundary fast GPU kernels need.
 
-    def one(point: Tensor, inputs: Tree, target: Tree) -> Tensor:
-        return land.losses(land.unflatten(point), Samples(inputs, target, 0))
+    On a processor rows follow each other: products of rows are several times slower if one starts on a boundary and
+    the other does not.
+    """
+    rows, d = delta.shape
+    unit = _ALIGNMENT.get(delta.device.type, 1)
+    return torch.empty(rows, -(-d // unit) * unit, dtype=delta.dtype, device=delta.device)[:, :d]
+
+
+def _pieces(land: Landscape, rows: Tensor) -> dict[str, Tensor]:
+    """Rows (C, d) as the parameters of C chains: views."""
+    pieces = rows.split([tensor.numel() for tensor in land.parameters.values()], dim=1)
+    return {
+        name: piece.view(len(rows), *tensor.shape)
+        for (name, tensor), piece in zip(land.parameters.items(), pieces, strict=True)
+    }
+
+
+def _one_of(land: Landscape) -> Callable[[Mapping[str, Tensor], Tree, Tree], Tensor]:
+    """The losses of one chain as a function of its parameters and its samples."""
+
+    def one(weights: Mapping[str, Tensor], inputs: Tree, target: Tree) -> Tensor:
+        return land.losses(weights, Samples(inputs, target, 0))
 
     return one
 
@@ -163,17 +196,17 @@ def _few(land: Landscape, count: int) -> Samples:
 
 def _can_batch(land: Landscape) -> bool:
     """Whether vmap runs this model over chains, forward and backward, and agrees with the plain loop."""
-    points = land.flatten(land.parameters).expand(2, -1).clone().requires_grad_()
+    weights = {name: torch.stack([tensor, tensor]).requires_grad_() for name, tensor in land.parameters.items()}
     few = _few(land, 2)
 
-    def gradient(losses: Callable[[Tensor], Tensor]) -> tuple[Tensor, Tensor]:
+    def gradient(losses: Callable[[Mapping[str, Tensor]], Tensor]) -> list[Tensor]:
         with torch.enable_grad(), math_attention():
-            values = losses(points)
-            (slope,) = torch.autograd.grad(values.sum(), points)
-        return values.detach(), slope
+            values = losses(weights)
+            slopes = torch.autograd.grad(values.sum(), list(weights.values()), materialize_grads=True)
+        return [values.detach(), *slopes]
 
-    def one(point: Tensor) -> Tensor:
-        return land.losses(land.unflatten(point), few)
+    def one(point: Mapping[str, Tensor]) -> Tensor:
+        return land.losses(point, few)
 
     own = land.take(torch.arange(4, device=land.samples.device).view(2, 2) % land.n)  # samples of each chain's own
 
@@ -185,5 +218,5 @@ def _can_batch(land: Landscape) -> bool:
                 gradient(lambda rows: vmap(_one_of(land))(rows, own.inputs, own.target))
     except Exception:  # whatever vmap or the model's own code raises, the plain loop is right
         return False
-    apart = gradient(lambda rows: torch.stack([one(row) for row in rows]))
+    apart = gradient(lambda rows: torch.stack([one({name: row[c] for name, row in rows.items()}) for c in range(2)]))
     return all(torch.allclose(a, b, rtol=1e-3, atol=1e-5) for a, b in zip(together, apart, strict=True))
