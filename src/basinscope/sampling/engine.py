@@ -12,12 +12,17 @@ from torch import Tensor
 from .kernels.base import Draw, Kernel, Random, row_dot
 from .target import Evaluate
 
+# Positions of all chains together up to which a graph pays. Beyond, the device is busy for longer than the launches
+# take, and a graph would need two steps to warm up and memory of its own.
+CAPTURED = 2**25
+
 
 class Engine:
     """All chains of one kernel on one target.
 
     A chain that is no longer finite, or whose excess loss passes `ceiling`, is dead for good: `alive` says so and its
-    statistics are NaN from then on. On a GPU the step is captured once as a CUDA graph and replayed.
+    statistics are NaN from then on. On a GPU the step of all but the largest networks is captured once as a CUDA graph
+    and replayed.
 
     Args:
         kernel: what to run.
@@ -66,7 +71,7 @@ class Engine:
 
         `capture=False` spares the capture of a graph for a kernel that is about to change.
         """
-        if self.position.device.type != "cuda" or not capture:
+        if self.position.device.type != "cuda" or not capture or self.position.numel() > CAPTURED:
             return torch.stack([self._step() for _ in range(steps)]).cpu().numpy()
         if self._graph is None:
             self._capture()

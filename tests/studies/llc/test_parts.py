@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 import basinscope as bs
+from basinscope.errors import InputError
 from basinscope.sampling.calibration import resolution
 from basinscope.sampling.chains import ChainLosses
 from basinscope.sampling.local import Settings
@@ -199,9 +200,14 @@ def test_planted_data_are_fitted_exactly():
     net = cases.linear_network((5, 4, 3), 2, seed=0)
     for variance, floor in ((4.0, 1.5 * math.log(2 * math.pi)), (None, 0.0)):
         land = cases.linear_landscape(net, 100, 0, variance)
+        if variance:
+            x = land.samples.inputs
+            torch.testing.assert_close(x.T @ x / 100, variance * torch.eye(5), rtol=0, atol=1e-4)
         assert float(land.per_sample().mean()) == pytest.approx(floor, abs=1e-6)
     assert float(land.samples.inputs.abs().max()) <= 10
     assert resolution(land).nbeta == pytest.approx(100 / math.log(100))
+    with pytest.raises(InputError, match="samples must be at least the number of inputs, 5, got 4"):
+        cases.linear_landscape(net, 4, 0, 1.0)
 
 
 def test_a_packed_data_set_is_read_again(tmp_path, monkeypatch):

@@ -49,7 +49,8 @@ def linear_network(widths: tuple[int, ...], rank: int, seed: int, place: torch.d
 def linear_landscape(net: nn.Sequential, samples: int, seed: int, variance: float | None = None) -> Landscape:
     """The network on data it fits without error.
 
-    With normal inputs of that variance and the Gaussian likelihood of variance 1; or, without one, as published: inputs
+    With normal inputs, made orthogonal so that their second moment is that variance exactly in every direction however
+    few samples there are, and the Gaussian likelihood of variance 1; or, without a variance, as published: inputs
     uniform on [−10, 10] and the mean of squared errors over outputs.
     """
     weight = net[0].weight
@@ -59,7 +60,9 @@ def linear_landscape(net: nn.Sequential, samples: int, seed: int, variance: floa
     if variance is None:
         x.uniform_(-RANGE, RANGE, generator=generator)
     else:
-        x.normal_(generator=generator).mul_(variance**0.5)
+        if samples < x.shape[1]:
+            raise InputError(f"samples must be at least the number of inputs, {x.shape[1]}, got {samples}")
+        x = torch.linalg.qr(x.normal_(generator=generator))[0] * (samples * variance) ** 0.5
     with torch.no_grad():
         y = torch.cat([net(part) for part in x.split(8192)])
     if variance is None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Literal
 
+from ...landscape import watanabe_nbeta
 from ..plans import PlainJob, grouped
 
 NAME, VERSION = "llc", 1
@@ -32,12 +33,14 @@ class Plan:
         decades: exponents of the sizes of deep linear networks: 2 stands for 10² to 10³ parameters.
         networks: how many of each.
         hidden_layers: fewest and most hidden layers.
-        samples: of deep linear networks.
+        samples: of deep linear networks, or a fifth more than they have inputs where that is more.
         truth_gamma: γ there, in units of the mean width. The published γ is 1.
-        truth_stiffness: nβσ of their inputs' second moment σ, in units of γ: how fine the resolution is.
-        truth_minibatch: how many networks of each decade are also measured on minibatches alone.
+        truth_stiffness: nβσ of their inputs' second moment σ, in units of γ, for each of the decades: how fine the
+            resolution is. Far from w* the factors have singular values of some truth_gamma^(−½), so that the steepest
+            directions of L layers are T = truth_stiffness·truth_gamma^(1−L) times as steep as the localiser.
+        truth_minibatch: how many networks of each of the decades are also measured on minibatches alone.
         truth_budgets: nominal seconds of sampling for each of the decades.
-        published_draws: length of the published chain for each of the decades.
+        published_samples, published_draws: of the published chain; draws for each of the decades.
         published_batch: samples of its batches.
         rungs: values of nβ of the ladders; the real network's end at n/log n, as many decades below.
         ladder_cases: `quadratic`, `chain`, `network` (deep linear, the last two) and `real`.
@@ -71,11 +74,14 @@ class Plan:
     decades: tuple[int, ...] = (2, 3, 4, 5, 6, 7)
     networks: tuple[int, ...] = (14, 14, 14, 10, 5, 3)
     hidden_layers: tuple[int, ...] = (1, 5)
-    samples: int = 20_000
-    truth_gamma: float = 0.1  # with these two a perfect sampler is within 4 % of λ, by Gibbs sampling of decade 2
-    truth_stiffness: float = 10_000.0
-    truth_minibatch: int = 4
-    truth_budgets: tuple[float, ...] = (15.0, 15.0, 15.0, 20.0, 40.0, 120.0)
+    samples: int = 2000
+    truth_gamma: float = 0.5
+    # By Gibbs sampling a perfect sampler is then below λ by 1 % (median) and 12 % (95th percentile) in decade 2, 0 and
+    # 8 % in decade 3, at most 5 % in decade 4. Finer than that, chains do not reach equilibrium.
+    truth_stiffness: tuple[float, ...] = (6000.0, 1000.0, 1000.0, 1000.0, 300.0, 300.0)
+    truth_minibatch: tuple[int, ...] = (4, 4, 4, 4, 2, 1)
+    truth_budgets: tuple[float, ...] = (50.0, 40.0, 40.0, 50.0, 80.0, 150.0)
+    published_samples: int = 20_000
     published_draws: tuple[int, ...] = (10_000, 10_000, 10_000, 50_000, 50_000, 20_000)
     published_batch: int = 500
     rungs: tuple[float, ...] = (10.0, 31.6, 100.0, 316.0, 1000.0, 3162.0, 10_000.0, 31_623.0, 100_000.0)
@@ -121,8 +127,9 @@ class Plan:
 SCALES: dict[str, dict[str, Any]] = {
     "smoke": {
         "decades": [2], "networks": [3], "samples": 400, "hidden_layers": [1, 2], "truth_budgets": [3.0],
-        "truth_minibatch": 0, "truth_gamma": 4.0, "truth_stiffness": 100.0,
-        "published_draws": [1000], "rungs": [10.0, 100.0, 1000.0, 10_000.0, 100_000.0], "ladder_budget": 1.0,
+        "truth_minibatch": [0], "truth_gamma": 4.0, "truth_stiffness": [100.0],
+        "published_samples": 400, "published_draws": [1000],
+        "rungs": [10.0, 100.0, 1000.0, 10_000.0, 100_000.0], "ladder_budget": 1.0,
         "ladder_cases": ["quadratic", "chain", "real"], "atlas_cases": ["small"], "factors": [0.25, 1.0, 4.0],
         "lengths": [125, 500], "batches": [32, 128],
         "atlas_chains": 2, "atlas_budget": 0.5, "data": "digits", "atlas_widths": [8], "atlas_samples": 400,
@@ -143,7 +150,8 @@ class Truth(PlainJob):
 
     With `minibatch` the calibrated λ̂ is taken once more on minibatches alone.
 
-    `step_size`, `draws` and `batch_size` are the published chain's; `gamma`, the inputs' `variance` and `budget` ours.
+    `published_samples`, `step_size`, `draws` and `batch_size` are the published chain's; `samples`, `gamma`, `budget`
+    and the inputs' `variance` ours.
     """
 
     part: Literal["truth"] = "truth"
@@ -156,6 +164,7 @@ class Truth(PlainJob):
     variance: float
     budget: float
     minibatch: bool
+    published_samples: int
     step_size: float
     draws: int
     batch_size: int
@@ -305,7 +314,7 @@ def cost(job: Any) -> float:
     """Seconds on an H200, roughly."""
     if job.part == "truth":
         size = size_of(job.widths)
-        return 2.0 + (0.9 if job.minibatch else 0.5) * job.budget + job.draws * (1.2e-4 + 2.5e-11 * size)
+        return 6.0 + (0.7 if job.minibatch else 0.4) * job.budget + job.draws * (1.2e-4 + 2.5e-11 * size)
     if job.part == "resolution":
         return 4.0 + len(job.rungs) * job.budget * 0.8
     if job.part == "atlas":
@@ -366,17 +375,21 @@ def published_step(size: int, samples: int) -> float:
 
 
 def _truth(plan: Plan) -> Iterator[Truth]:
-    columns = (plan.decades, plan.networks, plan.truth_budgets, plan.published_draws)
-    for decade, count, budget, draws in zip(*columns, strict=True):
+    columns = (
+        plan.decades, plan.networks, plan.truth_stiffness, plan.truth_minibatch, plan.truth_budgets,
+        plan.published_draws,
+    )  # fmt: skip
+    for decade, count, stiffness, minibatch, budget, draws in zip(*columns, strict=True):
         for seed in range(plan.seed, plan.seed + count):
             widths, rank = random_widths(decade, seed, plan.hidden_layers)
+            samples = max(plan.samples, math.ceil(1.2 * widths[0]))
             gamma = float(f"{plan.truth_gamma * sum(widths) / len(widths):.4g}")
-            variance = float(f"{plan.truth_stiffness * gamma * math.log(plan.samples) / plan.samples:.4g}")
+            variance = float(f"{stiffness * gamma / watanabe_nbeta(samples):.4g}")
             yield Truth(
-                decade=decade, seed=seed, widths=widths, rank=rank, samples=plan.samples, gamma=gamma,
-                variance=variance,
-                budget=budget, minibatch=seed - plan.seed < plan.truth_minibatch,
-                step_size=published_step(size_of(widths), plan.samples), draws=draws, batch_size=plan.published_batch,
+                decade=decade, seed=seed, widths=widths, rank=rank, samples=samples, gamma=gamma, variance=variance,
+                budget=budget, minibatch=seed - plan.seed < minibatch, published_samples=plan.published_samples,
+                step_size=published_step(size_of(widths), plan.published_samples), draws=draws,
+                batch_size=plan.published_batch,
             )  # fmt: skip
 
 

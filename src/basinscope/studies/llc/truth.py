@@ -28,9 +28,11 @@ def run(job: Truth) -> list[Row]:
     rows = []
     for method in ("calibrated", *(("minibatch",) if job.minibatch else ()), "published"):
         began = time.perf_counter()
-        land = linear_landscape(net, job.samples, job.seed, None if method == "published" else job.variance)
         try:
-            found = _published(job, land) if method == "published" else _calibrated(job, land, method)
+            if method == "published":
+                found = _published(job, linear_landscape(net, job.published_samples, job.seed))
+            else:
+                found = _calibrated(job, linear_landscape(net, job.samples, job.seed, job.variance), method)
         except BasinscopeError as error:
             found = Estimate("llc", float("nan"), float("nan"), "failed", (str(error),))
         rows.append({**common, "method": method, **told(found, float(exact)), "spent": time.perf_counter() - began})
