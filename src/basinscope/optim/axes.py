@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..streams import warming
 from .eigen import eigen_of
 from .lowrank import Due, LowRank, advanced, due, gram, initial, preconditioned, weight_of_batch
 
@@ -148,11 +149,8 @@ class _Recorded:
 
 def _graph(action: Any) -> tuple[torch.cuda.CUDAGraph, Any]:
     """An action as a CUDA graph, and what it gives: the tensors that a replay writes to."""
-    side = torch.cuda.Stream()
-    side.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(side):  # a warm-up outside the graph, as capture requires
+    with warming():
         action()
-    torch.cuda.current_stream().wait_stream(side)
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         found = action()

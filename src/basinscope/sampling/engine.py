@@ -9,6 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from ..streams import warming
 from .kernels.base import Draw, Kernel, Random, row_dot
 from .target import Evaluate
 
@@ -100,14 +101,11 @@ class Engine:
         """Record one step as a CUDA graph that reads and writes the same memory at every replay."""
         static = type(self._state)(*(entry.clone() for entry in self._state))
         alive = self.alive.clone()
-        side = torch.cuda.Stream()
-        side.wait_stream(torch.cuda.current_stream())
         rng = self._generator.get_state()
-        with torch.cuda.stream(side):  # a warm-up outside the graph, as capture requires
+        with warming():
             for _ in range(2):
                 self._state, self.alive = static, alive
                 self._step()
-        torch.cuda.current_stream().wait_stream(side)
         self._generator.set_state(rng)
         self._state, self.alive = static, alive
         graph = torch.cuda.CUDAGraph()

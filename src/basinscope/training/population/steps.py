@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from ...samples import Tree, map_tensors
+from ...streams import warming
 from .batches import Group
 from .program import Program
 from .updates import Layout, Rows, Update
@@ -151,11 +152,8 @@ class Stepper:
         state = self.state
         held = (state.points, *state.slots.values(), state.step, state.diverged, state.losses, self._rate)
         saved = [tensor.clone() for tensor in held]
-        side = torch.cuda.Stream()
-        side.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(side):  # a warm-up outside the graph, as capture requires
+        with warming():
             self._block(1)
-        torch.cuda.current_stream().wait_stream(side)
         for tensor, value in zip(held, saved, strict=True):
             tensor.copy_(value)
         graph = torch.cuda.CUDAGraph()
