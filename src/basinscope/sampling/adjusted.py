@@ -22,9 +22,7 @@ WARMUP = 50
 FIRST_ROUND = 40
 FEWEST = 12  # transitions, whatever the budget
 ACCEPTANCE = 0.8
-MAX_LEAPS = 48  # of a transition, and up to LONGEST where the budget pays for enough of the longer ones
-LONGEST = 512
-SELF_AVERAGING = 10_000  # parameters from which fewer transitions than a first round are enough
+MAX_LEAPS = 48
 TUNING_LEAPS = 12  # energy errors are all there after a few steps, so that longer paths would tune no better
 _CREDIBLE = 100.0  # a chain whose nβ·excess passes this many times the dimension has diverged
 
@@ -44,16 +42,6 @@ def expected_leaps(target: Target) -> int:
     return max(1, min(MAX_LEAPS, math.ceil(path_length(target) / (1.3 * target.losses.dimension**-0.25))))
 
 
-def enough_draws(dimension: int) -> int:
-    """Draws per chain that a path may not cost: a single one of a large network's tells its mean loss the better.
-
-    Examples:
-        >>> enough_draws(500), enough_draws(40_000), enough_draws(10**7)
-        (40, 20, 12)
-    """
-    return max(FEWEST, min(FIRST_ROUND, round(FIRST_ROUND * math.sqrt(SELF_AVERAGING / dimension))))
-
-
 def sample(
     target: Target,
     position: Tensor,
@@ -70,8 +58,7 @@ def sample(
     """HMC from `position` (C, d) until the mean excess loss is known to `rtol` or `evaluations` are spent.
 
     Warm-up tunes the step to acceptance 0.8; the number of leapfrog steps then makes a quarter period of the slowest
-    mode, as far as `evaluations` pay for: a path cut short leaves flat directions to a random walk. Rounds grow by
-    half, and the first half of everything is always burn-in.
+    mode. Rounds grow by half, and the first half of everything is always burn-in.
 
     Args:
         target: the posterior.
@@ -87,11 +74,8 @@ def sample(
     """
     generator = torch.Generator(position.device).manual_seed(seed)
     path = path_length(target)
-    least = enough_draws(target.losses.dimension)
-    left = evaluations * 3 // 4
-    longest = min(LONGEST, max(MAX_LEAPS, left // (draws or 2 * least)))
 
-    def kernel(size: float, most: int = longest) -> HMC:
+    def kernel(size: float, most: int = MAX_LEAPS) -> HMC:
         return HMC(size, max(1, min(most, round(path / size))), target.energy, target.force)
 
     size = step_size or first_size or target.losses.dimension**-0.25
@@ -108,24 +92,22 @@ def sample(
         if step_size is None:
             size = _tuned(engine, partial(kernel, most=TUNING_LEAPS), size, WARMUP, evaluations // 4, report)
             engine.use(kernel(size))
-        goal = draws or least
-        limit = draws or max(FEWEST, left // engine.kernel.leaps)  # type: ignore[attr-defined]
+        goal = draws or FIRST_ROUND
+        limit = draws or max(FEWEST, evaluations * 3 // 4 // kernel(size).leaps)
         while True:
             goal = min(goal, limit)
-            left -= (goal - trace.draws) * engine.kernel.leaps  # type: ignore[attr-defined]
             while trace.draws < goal:
                 trace.append(engine.run(min(8, goal - trace.draws)))
                 report(trace.draws / limit, f"{trace.draws} draws")
             run = result(exhausted=False)
-            done = draws is not None or (goal >= FIRST_ROUND and converged(run, rtol)) or below_zero(run)
+            done = draws is not None or converged(run, rtol) or below_zero(run)
             if done or goal >= limit:
-                return result(exhausted=not done and not converged(run, rtol))
+                return result(exhausted=not done)
             accepted = run.summary("acceptance").mean
             if step_size is None and not 0.6 < accepted < 0.95:
                 # The typical set is stiffer or softer than the neighbourhood of w*: the first half is dropped anyway.
-                size = size * (0.5 if accepted < 0.3 else 0.7 if accepted < 0.6 else 1.3)
+                size = size * (0.7 if accepted < 0.6 else 1.3)
                 engine.use(kernel(size))
-                limit = goal + max(1, left // engine.kernel.leaps)  # type: ignore[attr-defined]
             goal = math.ceil(1.5 * goal)
     except KeyboardInterrupt:
         interrupted = True
