@@ -83,7 +83,7 @@ def _truth(made: Mapping[str, pd.DataFrame]) -> list[str]:
         "`truth_stiffness` times as stiff as γ. "
         "The distance to λ holds the finite resolution, too: at (nβ, γ) a perfect sampler would find less than λ, most "
         "so in deep networks of low rank. By Gibbs sampling, at the paper scale's settings: 1 % (median) and 12 % "
-        "(95th percentile) below λ in decade 2, 0 and 8 % in decade 3, at most 5 % in decade 4. `published` is SGLD as "
+        "(95th percentile) below λ in decade 2, 0 and 9 % in decade 3, at most 5 % in decade 4. `published` is SGLD as "
         "in the code of Lau et al.: inputs uniform on [−10, 10], mean squared error over outputs, γ = 1, batches of "
         "500, all draws kept, ε·nβ interpolated between the smallest and the largest networks of that code, two "
         "chains. They report "

@@ -77,7 +77,7 @@ class Plan:
     samples: int = 2000
     truth_gamma: float = 0.5
     # By Gibbs sampling a perfect sampler is then below λ by 1 % (median) and 12 % (95th percentile) in decade 2, 0 and
-    # 8 % in decade 3, at most 5 % in decade 4. Finer than that, chains do not reach equilibrium.
+    # 9 % in decade 3, at most 5 % in decade 4. Finer than that, chains do not reach equilibrium.
     truth_stiffness: tuple[float, ...] = (6000.0, 1000.0, 1000.0, 1000.0, 300.0, 300.0)
     truth_minibatch: tuple[int, ...] = (4, 4, 4, 4, 2, 1)
     truth_budgets: tuple[float, ...] = (50.0, 40.0, 40.0, 50.0, 80.0, 150.0)
