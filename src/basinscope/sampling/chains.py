@@ -51,21 +51,20 @@ class ChainLosses:
         """L_n(w* + δ) − L_n(w*) on all data, float64, shape (C,)."""
         total = torch.zeros(len(delta), dtype=torch.float64, device=delta.device)
         start = 0
+        weights = self._at(delta)
         with torch.no_grad(), math_attention():
             for batch in self.land.batches(self._tile(len(delta))):
                 stop = start + batch.n
-                total += (self._losses(self._at(delta), batch, None).double() - self.base[start:stop]).sum(1)
+                total += (self._losses(weights, batch, None).double() - self.base[start:stop]).sum(1)
                 start = stop
         return total / self.land.n
 
     def per_sample(self, delta: Tensor) -> Tensor:
         """l_i(w* + δ_c) on all data, float64, shape (C, n)."""
+        weights = self._at(delta)
         with torch.no_grad(), math_attention():
             return torch.cat(
-                [
-                    self._losses(self._at(delta), batch, None).double()
-                    for batch in self.land.batches(self._tile(len(delta)))
-                ],
+                [self._losses(weights, batch, None).double() for batch in self.land.batches(self._tile(len(delta)))],
                 dim=1,
             )
 

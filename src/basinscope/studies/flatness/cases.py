@@ -108,8 +108,8 @@ def samples_of(job: Network) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tenso
 def held_out(job: Network) -> tuple[Tensor, Tensor]:
     """Samples from where those for training come from, of which none was trained on: the last 10,000 of that file.
 
-    Test sets have a source of their own (other writers, other pictures of a street); these have not. Where the file
-    ends with the training samples, the test samples.
+    Test sets need not be drawn as the training samples are (other writers, other shares of the classes); these are.
+    Where the file ends with the training samples, the test samples.
     """
     images, labels = data_set(job.data).train
     start = max(job.samples, len(labels) - _HELD)

@@ -32,11 +32,11 @@ def page(made: Mapping[str, pd.DataFrame], origin: Mapping[str, Any]) -> str:
         "written out for each network, on training and on test data; ranks and log-dets are exact unless named "
         "otherwise.",
         "",
-        "There are two kinds of unseen data. **Test set** is the one that comes with the data, as in the paper; its "
-        "source is another one than that of the training samples (MNIST: other writers; SVHN: other pictures), so that "
-        "its loss differs from theirs even for a network that learned nothing by heart. **Held out** are samples of "
-        "the training file that no network was trained on; the formulas of the paper speak of these. (Where the file "
-        "ends with the training samples, which is so for CIFAR-10 at n = 20,000, the test set stands in.)",
+        "There are two kinds of unseen data. **Test set** is the one that comes with the data, as in the paper; it "
+        "need not be drawn as the training samples are (MNIST: other writers; SVHN: other shares of the digits), so "
+        "that its loss can differ from theirs even for a network that learned nothing by heart. **Held out** are "
+        "samples of the training file that no network was trained on; the formulas of the paper speak of these. "
+        "(Where the file ends with the training samples, the test set stands in.)",
         "",
         "The measures of the tables are taken on training data alone. In brackets 95 % intervals from a bootstrap over "
         "settings (networks that differ in batch size and learning rate alone count as one). The paper does not say "

@@ -62,8 +62,8 @@ class Flatness(PlannedStudy, plan=plan):
                 "τ = 0.84 (soft rank), 0.28 (trace), 0.08 (norm): Table 1",
                 f"τ = {soft:.2f} (soft rank), {trace:.2f} (trace), {norm:.2f} (norm) over "
                 f"{int(own['networks'].max()) if len(own) else 0} networks, the gap on samples held out from the "
-                f"source of the training data; {float(beside.get('soft_rank_train', math.nan)):.2f} (soft rank) with "
-                "that on the test sets, which have other sources",
+                f"training file; {float(beside.get('soft_rank_train', math.nan)):.2f} (soft rank) with "
+                "that on the test sets",
                 verdict,
                 rows,
             )
