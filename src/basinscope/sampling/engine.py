@@ -15,7 +15,7 @@ from .target import Evaluate
 
 # Positions of all chains together up to which a graph pays. Beyond, the device is busy for longer than the launches
 # take, and a graph would need two steps to warm up and memory of its own.
-CAPTURED = 2**25
+CAPTURED = 2**27
 
 
 class Engine:

@@ -304,7 +304,8 @@ def _claims_variants(table: pd.DataFrame) -> Iterator[Row]:
             "measurement": f"{_spoken(row['measurement'], row['moment'])}, {setting}",
         }
         if not math.isfinite(p):
-            numbers = f"{row['diverged']} runs diverged; no test"
+            seeds = [int(n) if math.isfinite(n := row.get(f"{kind}_seeds", 0)) else 0 for kind in ("ngd", "sgd")]
+            numbers = f"no test: {row['diverged']} runs diverged; {seeds[0]} values above zero, {seeds[1]} with SGD"
             yield {**told, "holds": "undecided", "numbers": numbers}
             continue
         decided = p < SIGNIFICANT
@@ -319,10 +320,11 @@ def _claims_variants(table: pd.DataFrame) -> Iterator[Row]:
 def _claims_smoothing(table: pd.DataFrame) -> Iterator[Row]:
     own = table[table["optimizer"] == "online"]
     for swept, fixed in (("alpha", "epsilon"), ("epsilon", "alpha")):
-        line = own[own[fixed] == own[fixed].mode().iloc[0]].sort_values(swept)
+        swept_ones = own[own[fixed] == own[fixed].mode().iloc[0]].sort_values(swept)
         for name in MEASUREMENTS:
-            if name not in line or line[name].notna().sum() < 3:
+            if name not in swept_ones or swept_ones[name].notna().sum() < 3:
                 continue
+            line = swept_ones[swept_ones[name].notna()]
             rho = rank_correlation(line[swept], line[name])
             loss = rank_correlation(line[swept], line["train_loss"])
             ends = [float(line[name].iloc[place]) for place in (0, -1)]
@@ -330,12 +332,12 @@ def _claims_smoothing(table: pd.DataFrame) -> Iterator[Row]:
                 "claim": f"less smoothing ({'α' if swept == 'alpha' else 'ε'}) gives higher λ̂",
                 "paper": f"Fig. 3{'a' if swept == 'alpha' else 'b'}: reducing it increases λ̂",
                 "variant": "online",
-                "setting": f"{len(line)} values",
+                "setting": f"{len(swept_ones)} values",
                 "way": WAYS.get((name, "end")),
                 "measurement": MEASUREMENTS[name],
-                "holds": "yes" if rho < -0.8 else "no" if not rho < 0 else "in part",
-                "numbers": f"from {ends[0]:.4g} to {ends[1]:.4g} over {len(line)} values, rank correlation {rho:+.2f} "
-                f"(of the training loss {loss:+.2f})",
+                "holds": "no" if not rho < 0 else "yes" if rho < -0.8 and len(line) == len(swept_ones) else "in part",
+                "numbers": f"from {ends[0]:.4g} to {ends[1]:.4g} over {len(line)} of {len(swept_ones)} values, rank "
+                f"correlation {rho:+.2f} (of the training loss {loss:+.2f})",
             }
 
 
