@@ -4,6 +4,7 @@ import math
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from torch import nn
@@ -13,7 +14,7 @@ from basinscope.errors import InputError
 from basinscope.sampling.calibration import resolution
 from basinscope.sampling.chains import ChainLosses
 from basinscope.sampling.local import Settings
-from basinscope.studies.llc import atlas, cases, plan, truth
+from basinscope.studies.llc import atlas, beyond, cases, figures, plan, truth
 from basinscope.studies.llc import resolution as ladder
 from basinscope.studies.llc.beyond import accuracy, pieces, subsets
 from basinscope.studies.llc.descent import StackedEntropySGD
@@ -112,6 +113,29 @@ def test_accuracy_of_a_perfect_network():
     with torch.no_grad():
         net.weight.copy_(torch.tensor([[-1.0, 0, 0], [1.0, 0, 0]]))
     assert accuracy(bs.Landscape(net, "cross_entropy", blob())) == 1.0
+
+
+def test_soft_ranks_are_taken_where_products_are_cheap(monkeypatch):
+    land = bs.Landscape(ffnn([3, 4, 2]), "cross_entropy", blob())
+    job = first("beyond", beyond_budget=0.1, beyond_sampler="sgld", beyond_chains=2, beyond_draws=20)
+    cheap = beyond.measured(land, job, 1.0)
+    decay = cheap["gamma"] / cheap["nbeta"]
+    assert cheap["half_soft_rank"] == pytest.approx(bs.soft_rank(land, weight_decay=decay).value / 2, rel=0.1)
+    monkeypatch.setattr(beyond, "_CHEAP", land.n * land.dimension - 1)
+    dear = beyond.measured(land, job, 1.0)
+    assert math.isnan(dear["half_soft_rank"])
+    assert dear["llc"].value == cheap["llc"].value
+
+
+@pytest.mark.parametrize("rank", [1.0, math.nan])
+def test_figures_with_and_without_soft_ranks(rank):
+    row = {"case": "text", "view": "weights", "piece": "read-out", "epoch": 1, "llc": 2.0, "llc_stderr": 0.1,
+           "llc_verdict": "ok", "half_soft_rank": rank, "train_loss": 1.0, "validation_loss": 1.1,
+           "train_accuracy": 0.6, "test_accuracy": 0.5}  # fmt: skip
+    told = {"λ̂"} | ({"½ soft rank"} if rank == 1.0 else set())
+    for make in (figures.figure_training, figures.figure_parts):
+        legend = make(pd.DataFrame([row])).axes[0].get_legend()
+        assert {text.get_text() for text in legend.get_texts()} == told
 
 
 # ---------------------------------------------------------------------- atlas

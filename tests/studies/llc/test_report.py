@@ -73,6 +73,8 @@ def test_cells_are_compared_with_the_reference_at_their_own_resolution():
     assert found[0]["predicted"] == pytest.approx(0.9 * 1.1 - 1)
     assert (found[1]["diverged"], found[1]["predicted"]) == (True, math.inf)
     assert len(found) == 2  # nothing is known at γ = 3
+    failed = [row | ({"verdict": "failed", "llc": -3.0} if row["kind"] == "reference" else {}) for row in rows]
+    assert all(math.isnan(row["bias"]) and math.isnan(row["predicted"]) for row in maps(pd.DataFrame(failed)))
 
 
 def test_entropy_against_sgd():

@@ -200,7 +200,8 @@ def _text(full: bool, seed: int) -> Subject:
 
 def _grokking(full: bool, seed: int) -> Subject:
     modulus, hidden = (53, 128) if full else (11, 32)
-    sums = modular_addition(modulus, fraction=0.7 if full else 0.8, seed=0)
+    # Of 53² sums 35 % are learned by heart after some 50 epochs, and the others understood after some 700.
+    sums = modular_addition(modulus, fraction=0.35 if full else 0.8, seed=0)
     data = replace(sums, train=one_hot(sums.train, modulus), test=one_hot(sums.test, modulus))
     net = seeded(
         lambda: nn.Sequential(

@@ -14,7 +14,7 @@ from .tables import BIASED
 if TYPE_CHECKING:
     import pandas as pd
 
-OURS, THEIRS, GREY = "#2166ac", "#b2182b", "#777777"
+OURS, THEIRS, GREY, RANK = "#2166ac", "#b2182b", "#777777", "#e08214"
 METHODS = {
     "calibrated": (OURS, "o", "calibrated, no tuning"),
     "minibatch": ("#67a9cf", "s", "the same, minibatches alone"),
@@ -88,7 +88,7 @@ def figure_resolution(table: pd.DataFrame) -> Any:
         )  # fmt: skip
         if own["exact"].notna().any():
             axis.plot(own["rung"], own["exact"], color="black", linewidth=1, label="exact λ_t")
-        axis.plot(own["rung"], own["half_soft_rank"], color="#e08214", linestyle="--", label="½ soft rank")
+        axis.plot(own["rung"], own["half_soft_rank"], color=RANK, linestyle="--", label="½ soft rank")
         if own["limit"].notna().any():
             axis.axhline(own["limit"].iloc[0], color=GREY, linewidth=0.8, linestyle=":", label="λ")
         axis.axvline(own["watanabe"].iloc[0], color=GREY, linewidth=0.6, alpha=0.6)
@@ -110,9 +110,14 @@ def figure_atlas(table: pd.DataFrame) -> Any:
         drawn.colorbar(image, ax=axes, label="λ̂ of plain SGLD / reference − 1", shrink=0.6)
     drawn.supxlabel(
         "square: the calibrated choice; hatched: biased by more than 10 % as measured; dots: as theory predicts; "
-        "cross: diverged", fontsize=9,
+        "cross: diverged; none: no minimum at that resolution", fontsize=9,
     )  # fmt: skip
     return drawn
+
+
+def _short(value: float) -> str:
+    """A number of three digits, without an exponent where it is large."""
+    return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"
 
 
 def _plane(table: pd.DataFrame, centre: pd.Series, first: str, second: str) -> pd.DataFrame:
@@ -147,13 +152,15 @@ def _map(axis: Any, own: pd.DataFrame, centre: pd.Series, first: str, second: st
                     axis.add_patch(
                         Rectangle((x - 0.5, y - 0.5), 1, 1, fill=False, hatch="///", alpha=0.25, linewidth=0)
                     )
-            if not abs(told) <= BIASED:
+            else:
+                axis.text(x, y, "none", ha="center", va="center", fontsize=6.5, color=GREY)
+            if abs(told) > BIASED:
                 axis.plot(x + 0.36, y + 0.32, ".", color="black", markersize=4)
     place = [list(grid.columns).index(_nearest(grid.columns, centre[first])),
              list(grid.index).index(_nearest(grid.index, centre[second]))]  # fmt: skip
     axis.add_patch(Rectangle((place[0] - 0.5, place[1] - 0.5), 1, 1, fill=False, edgecolor="black", linewidth=1.6))
-    axis.set_xticks(range(len(grid.columns)), [f"{value:.3g}" for value in grid.columns], fontsize=7)
-    axis.set_yticks(range(len(grid.index)), [f"{value:.3g}" for value in grid.index], fontsize=7)
+    axis.set_xticks(range(len(grid.columns)), list(map(_short, grid.columns)), fontsize=7)
+    axis.set_yticks(range(len(grid.index)), list(map(_short, grid.index)), fontsize=7)
     axis.set_xlabel(AXES[first], fontsize=8)
     axis.set_ylabel(AXES[second], fontsize=8)
     axis.grid(visible=False)
@@ -183,7 +190,7 @@ def figure_entropy(table: pd.DataFrame) -> Any:
 
 
 def figure_training(table: pd.DataFrame) -> Any:
-    """λ̂ and half the soft rank through training above, losses and test accuracy below."""
+    """λ̂ and half the soft rank through training above, losses and accuracies below."""
     cases = list(dict.fromkeys(table["case"]))
     drawn, axes = panels(2 * len(cases), len(cases), 4.2, 2.8)
     for number, case in enumerate(cases):
@@ -194,15 +201,18 @@ def figure_training(table: pd.DataFrame) -> Any:
             sound["epoch"], sound["llc"], 1.96 * sound["llc_stderr"], color=OURS, marker="o", markersize=4, capsize=2,
             label="λ̂",
         )  # fmt: skip
-        above.plot(
-            own["epoch"], own["half_soft_rank"], color="#e08214", linestyle="--", marker=".", label="½ soft rank"
-        )
+        ranked = own[own["half_soft_rank"].notna()]
+        if len(ranked):
+            above.plot(
+                ranked["epoch"], ranked["half_soft_rank"], color=RANK, linestyle="--", marker=".", label="½ soft rank"
+            )
         above.set_title(str(case), fontsize=9)
         above.legend(frameon=False, fontsize=8)
         below.plot(own["epoch"], own["train_loss"], color="black", marker=".", label="training loss")
         below.plot(own["epoch"], own["validation_loss"], color=GREY, marker=".", label="test loss")
         below.set(yscale="log", xlabel="epoch")
         twin = below.twinx()
+        twin.plot(own["epoch"], own["train_accuracy"], color="#a6dba0", linestyle=":", label="training accuracy")
         twin.plot(own["epoch"], own["test_accuracy"], color="#1b7837", linestyle=":", label="test accuracy")
         twin.set_ylim(0, 1.02)
         twin.spines[["top"]].set_visible(False)
@@ -218,11 +228,16 @@ def figure_parts(table: pd.DataFrame) -> Any:
     for ((case, view), own), axis in zip(groups, axes, strict=True):
         places = range(len(own))
         sound = own["llc"].where(own["llc_verdict"] != "failed")
-        axis.barh([place + 0.2 for place in places], sound, 0.38, xerr=1.96 * own["llc_stderr"], color=OURS, label="λ̂")
+        ranked = own["half_soft_rank"].notna().any()
+        aside = 0.2 if ranked else 0.0
         axis.barh(
-            [place - 0.2 for place in places], own["half_soft_rank"], 0.38, color="#e08214", alpha=0.7,
-            label="½ soft rank",
-        )  # fmt: skip
+            [place + aside for place in places], sound, 0.38, xerr=1.96 * own["llc_stderr"], color=OURS, label="λ̂"
+        )
+        if ranked:
+            axis.barh(
+                [place - aside for place in places], own["half_soft_rank"], 0.38, color=RANK, alpha=0.7,
+                label="½ soft rank",
+            )  # fmt: skip
         axis.set_yticks(list(places), own["piece"], fontsize=7)
         axis.invert_yaxis()
         axis.set_title(f"{case}, parts of the {view}", fontsize=9)

@@ -61,8 +61,8 @@ def _cell(value: Any) -> str:
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return ""
     if isinstance(value, float):
-        return f"{value:.4g}"
-    return str(value)
+        return f"{value:,.0f}" if 1000 <= abs(value) < math.inf else f"{value:.4g}"
+    return f"{value:,}" if isinstance(value, int) else str(value)
 
 
 def _truth(made: Mapping[str, pd.DataFrame]) -> list[str]:
@@ -154,8 +154,8 @@ def _beyond(made: Mapping[str, pd.DataFrame]) -> list[str]:
     lines = ["## Beyond feedforward networks", ""]
     if "beyond_training" in made:
         columns = {"case": "network", "epoch": "epoch", "train_loss": "training loss", "validation_loss": "test loss",
-                   "test_accuracy": "test accuracy", "llc": "λ̂", "llc_stderr": "±", "llc_verdict": "verdict",
-                   "half_soft_rank": "½ soft rank"}  # fmt: skip
+                   "train_accuracy": "training accuracy", "test_accuracy": "test accuracy", "llc": "λ̂",
+                   "llc_stderr": "±", "llc_verdict": "verdict", "half_soft_rank": "½ soft rank"}  # fmt: skip
         lines += [*_markdown(made["beyond_training"], columns), "![through training](beyond_training.png)", ""]
     if "beyond_parts" in made:
         columns = {"case": "network", "view": "parts of the", "piece": "part", "parameters": "parameters",

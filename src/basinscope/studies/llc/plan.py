@@ -60,8 +60,8 @@ class Plan:
         entropy_budget: nominal seconds of the calibrated λ̂.
         beyond_cases: `resnet`, `text`, `grokking`.
         beyond_size: `small` or `full` networks and data.
-        beyond_epochs: of residual network and transformer; `grokking_epochs` of the other.
-        beyond_moments: how many times λ̂ is measured on the way.
+        beyond_epochs, beyond_moments: of residual network and transformer, and how many times λ̂ is measured on the way.
+        grokking_epochs, grokking_moments: the same of the other.
         beyond_budget: nominal seconds of each λ̂; `beyond_sampler`, `beyond_chains` and `beyond_draws` as for `bs.llc`,
             0 for what it chooses.
         cost_cases: architectures that are timed.
@@ -111,8 +111,9 @@ class Plan:
     beyond_cases: tuple[str, ...] = ("resnet", "text", "grokking")
     beyond_size: str = "full"
     beyond_epochs: int = 20
-    grokking_epochs: int = 3000
     beyond_moments: int = 8
+    grokking_epochs: int = 1500
+    grokking_moments: int = 20
     beyond_budget: float = 6.0
     beyond_sampler: str = "auto"
     beyond_chains: int = 0
@@ -136,7 +137,8 @@ SCALES: dict[str, dict[str, Any]] = {
         "atlas_epochs": 60, "entropy_widths": [16], "entropy_samples": 400, "entropy_seeds": 5, "entropy_epochs": 20,
         "entropy_batch": 32, "entropy_lr": 0.2, "entropy_full": 2, "entropy_draws": 100, "entropy_step": 1e-4,
         "entropy_budget": 0.5,
-        "beyond_size": "small", "beyond_epochs": 20, "grokking_epochs": 1200, "beyond_moments": 4,
+        "beyond_size": "small", "beyond_epochs": 20, "beyond_moments": 4, "grokking_epochs": 1200,
+        "grokking_moments": 4,
         "beyond_budget": 0.3, "beyond_sampler": "sgld", "beyond_chains": 2, "beyond_draws": 100,
         "cost_cases": ["mlp", "text", "large"], "cost_draws": 4, "cost_chains": 2, "large": 1.0,
     },
@@ -324,7 +326,7 @@ def cost(job: Any) -> float:
         return 1.0 + (1.2 * job.budget + 2.0 if job.full else 0.0)
     if job.part == "beyond":
         measured = {"training": job.moments, "weights": 8, "data": 4}[job.view]
-        return 20.0 + measured * job.budget * 1.5
+        return 20.0 + measured * job.budget * (0.5 if job.case == "grokking" else 1.5)
     return 12.0
 
 
@@ -432,9 +434,9 @@ def _follows(plan: Plan) -> Iterator[Follow]:
         for view in ("training",) if grokking else ("training", "weights", "data"):
             yield Follow(
                 case=case, view=view, seed=plan.seed, size=plan.beyond_size,
-                epochs=plan.grokking_epochs if grokking else plan.beyond_epochs, moments=plan.beyond_moments,
-                budget=plan.beyond_budget, sampler=plan.beyond_sampler, chains=plan.beyond_chains,
-                draws=plan.beyond_draws,
+                epochs=plan.grokking_epochs if grokking else plan.beyond_epochs,
+                moments=plan.grokking_moments if grokking else plan.beyond_moments, budget=plan.beyond_budget,
+                sampler=plan.beyond_sampler, chains=plan.beyond_chains, draws=plan.beyond_draws,
             )  # fmt: skip
 
 

@@ -97,7 +97,10 @@ def _ladders(rows: pd.DataFrame) -> list[Row]:
 
 
 def maps(rows: pd.DataFrame) -> list[Row]:
-    """Every cell beside the reference at its (nβ, γ): measured and predicted relative bias."""
+    """Every cell beside the reference at its (nβ, γ): measured and predicted relative bias.
+
+    Both are NaN where the reference failed: w* is no minimum at that resolution, and there is nothing to be biased.
+    """
     found = []
     for case, own in rows.groupby("case", sort=False):
         references = {
@@ -108,14 +111,14 @@ def maps(rows: pd.DataFrame) -> list[Row]:
             at = references.get((float(f"{row['nbeta']:.8g}"), float(f"{row['gamma']:.8g}")))
             if at is None:
                 continue
-            truth = at["llc"]
+            truth = math.nan if at["verdict"] == "failed" else at["llc"]
             stable = row["step_size"] * (row["nbeta"] * row["largest_eigenvalue"] + row["gamma"]) < 4
-            predicted = row["share"] * (1 + row["lift"] / truth) - 1 if stable else math.inf
+            predicted = row["share"] * (1 + row["lift"] / truth) - 1 if stable or math.isnan(truth) else math.inf
             found.append(
                 {
                     "case": case, "gamma": row["gamma"], "nbeta": row["nbeta"], "step_size": row["step_size"],
                     "length": row["length"], "batch_size": row["cell_batch"], "llc": row["llc"],
-                    "llc_stderr": row["llc_stderr"], "diverged": bool(row["diverged"]), "reference": truth,
+                    "llc_stderr": row["llc_stderr"], "diverged": bool(row["diverged"]), "reference": at["llc"],
                     "reference_stderr": at["llc_stderr"], "reference_verdict": at["verdict"],
                     "bias": row["llc"] / truth - 1, "predicted": predicted,
                     "is_calibrated": bool(row["is_calibrated"]),
@@ -165,8 +168,8 @@ def comparisons(rows: pd.DataFrame) -> list[Row]:
 
 
 def _training(rows: pd.DataFrame) -> list[Row]:
-    kept = ("case", "epoch", "train_loss", "validation_loss", "test_accuracy", "llc", "llc_stderr", "llc_verdict",
-            "half_soft_rank", "gamma", "nbeta")  # fmt: skip
+    kept = ("case", "epoch", "train_loss", "validation_loss", "train_accuracy", "test_accuracy", "llc", "llc_stderr",
+            "llc_verdict", "half_soft_rank", "gamma", "nbeta")  # fmt: skip
     own = rows[rows["view"] == "training"]
     return [{name: row.get(name) for name in kept} for row in own.to_dict("records")]
 
