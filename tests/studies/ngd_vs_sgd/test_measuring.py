@@ -4,7 +4,8 @@ import torch
 
 import basinscope as bs
 from basinscope.errors import InputError
-from basinscope.studies.ngd_vs_sgd.measuring import PAPER_NBETA, ManyLosses, full, paper_llcs
+from basinscope.studies.ngd_vs_sgd import measuring
+from basinscope.studies.ngd_vs_sgd.measuring import PAPER_NBETA, ManyLosses, full, paper_llcs, thinned
 from basinscope.studies.quadratics import basin
 from basinscope.zoo.models import ffnn
 
@@ -62,3 +63,15 @@ def test_on_a_quadratic_basin_sampling_and_both_soft_ranks_are_the_closed_form()
     for name, nbeta in (("half_soft_rank", 300 / np.log(300)), ("half_soft_rank_paper", PAPER_NBETA)):
         assert found[name] == pytest.approx((nbeta * values / (nbeta * values + 1)).sum() / 2, rel=1e-6)
     assert abs(found["llc"].value - found["half_soft_rank"]) < 4 * found["llc"].stderr
+
+
+def test_convolutional_networks_are_thinned(monkeypatch):
+    monkeypatch.setattr(measuring, "CONVOLVED", 3)
+    x, y = torch.rand(8, 1, 4, 4), torch.arange(8) % 2
+    net = torch.nn.Sequential(torch.nn.Conv2d(1, 2, 3), torch.nn.Flatten(), torch.nn.Linear(8, 2))
+    part = thinned(bs.Landscape(net, "cross_entropy", (x, y)))
+    assert torch.equal(part.per_sample(), bs.Landscape(net, "cross_entropy", (x[[0, 2, 4]], y[[0, 2, 4]])).per_sample())
+    few = bs.Landscape(net, "cross_entropy", (x[:5], y[:5]))
+    flat = bs.Landscape(ffnn([3, 2]), "cross_entropy", (torch.rand(8, 3), y))
+    assert thinned(few) is few
+    assert thinned(flat) is flat
