@@ -6,6 +6,7 @@ takes more than 40 GB.
 
     python benchmarks/llc_architectures.py                      on the CPU, or the GPU where there is one
     python benchmarks/llc_architectures.py --peers              devinterp, too (makes its environment on first use)
+    python benchmarks/llc_architectures.py --peers --unpacked F devinterp and what it needs, unpacked in the folder F
     python benchmarks/llc_architectures.py --millions 100       size of the large network
 """
 
@@ -105,9 +106,11 @@ def by_devinterp(options: argparse.Namespace) -> float:
     """Milliseconds per chain draw of the same GPT-2."""
     asked = {"config": GPT2, "sequences": SEQUENCES, "length": 64, "chains": options.chains, "draws": options.draws,
              "batch": BATCH, "device": str(device())}  # fmt: skip
-    environment = {**os.environ, **ONE_THREAD, "PYTHONPATH": str(BENCHMARKS), "PYTHONWARNINGS": "ignore"}
+    path = os.pathsep.join(str(folder.resolve()) for folder in (BENCHMARKS, options.unpacked) if folder is not None)
+    environment = {**os.environ, **ONE_THREAD, "PYTHONPATH": path, "PYTHONWARNINGS": "ignore"}
+    python = sys.executable if options.unpacked else TWO.ready()
     done = subprocess.run(
-        [TWO.ready(), "-m", "speed.devinterp_2_language"], input=json.dumps(asked), env=environment, text=True,
+        [python, "-m", "speed.devinterp_2_language"], input=json.dumps(asked), env=environment, text=True,
         capture_output=True,
     )  # fmt: skip
     if done.returncode:
@@ -142,6 +145,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--draws", type=int, default=100)
     parser.add_argument("--millions", type=float, default=100.0)
     parser.add_argument("--peers", action="store_true", help="devinterp, too")
+    parser.add_argument("--unpacked", type=Path, default=None, help="packages for --peers where none can be installed")
     parser.add_argument("--out", type=Path, default=None)
     return parser
 
