@@ -5,7 +5,7 @@ from torch.func import grad
 
 import basinscope as bs
 from basins import classifier
-from basinscope.sampling import linear
+from basinscope.sampling import chains, linear
 from basinscope.sampling.chains import ChainLosses
 
 f64 = torch.float64
@@ -84,6 +84,24 @@ def test_chains_in_one_batch_are_chains_one_by_one(dtype):
         lambda losses: losses.gradient(delta),
     ):
         torch.testing.assert_close(call(together), call(apart), **tolerance)
+
+
+def test_large_chains_run_one_after_the_other(monkeypatch):
+    land = network()
+    delta, indices = displacements(land), torch.arange(12).view(CHAINS, 4)
+    losses = ChainLosses(land)
+    together = losses.full(delta), losses.minibatch(delta, indices)
+    calls = []
+    plain = bs.Landscape.losses
+    monkeypatch.setattr(bs.Landscape, "losses", lambda self, *args: calls.append(1) or plain(self, *args))
+    monkeypatch.setattr(chains, "APART", 4 * losses._sample_bytes)  # four samples are not too many yet
+    few = losses.minibatch(delta, indices)
+    assert len(calls) == 1
+    many = losses.full(delta)
+    assert len(calls) == 1 + CHAINS
+    for found, expected in zip((many, few), together, strict=True):
+        for one, other in zip(found, expected, strict=True):
+            assert torch.allclose(one, other, rtol=1e-12, atol=1e-14)
 
 
 def test_full_pass_against_the_landscape():
