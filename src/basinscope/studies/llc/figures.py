@@ -217,7 +217,10 @@ def figure_training(table: pd.DataFrame) -> Any:
         twin.set_ylim(0, 1.02)
         twin.spines[["top"]].set_visible(False)
         lines = [*below.get_lines(), *twin.get_lines()]
-        below.legend(lines, [line.get_label() for line in lines], frameon=False, fontsize=7)
+        below.legend(
+            lines, [line.get_label() for line in lines], frameon=False, fontsize=7, ncol=2, loc="upper center",
+            bbox_to_anchor=(0.5, -0.22),
+        )  # fmt: skip
     return drawn
 
 

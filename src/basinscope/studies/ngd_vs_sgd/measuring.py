@@ -26,7 +26,7 @@ BATCH = 128
 PAPER_NBETA = watanabe_nbeta(BATCH)  # the batch's size stands for n: 26.4 where n/log n = 5453 for 60,000 samples
 PAPER_STEP = 1e-4
 PAPER_CHAINS = 2
-CONVOLVED = 10_000  # samples for matrices of convolutional networks: a product with all takes 0.1 s on an H200
+CONVOLVED = 10_000  # samples for matrices of convolutional networks: with all, LeNet-5's took over 50 s of an H200
 
 
 class ManyLosses(ChainLosses):
