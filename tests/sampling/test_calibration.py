@@ -115,6 +115,9 @@ def test_a_small_budget_buys_fewer_products(monkeypatch):
     assert affordable_products(land, 1, price, budget=7.0) == 111
     assert affordable_products(land, 1, price, budget=60.0) == 160
     assert affordable_products(land, 6, price, budget=7.0) == 64  # the points share the samples, not the fixed part
+    for held, expected in ((100, 100), (30, 30), (3, 8)):  # vectors that memory holds
+        monkeypatch.setattr(calibration, "_BASIS", held * land.dimension * land.dtype.itemsize)
+        assert affordable_products(land, 1, price, budget=60.0) == expected
     few = geometry(land, ChainLosses(land), torch.zeros(1, land.dimension, dtype=land.dtype), products=48)
     exact = torch.linalg.eigvalsh(dense_hessian(land)).flip(0)
     assert len(few.values) <= 24

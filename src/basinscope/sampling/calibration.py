@@ -21,6 +21,8 @@ _DENSE = 1024  # up to this many parameters the whole Hessian is cheaper than La
 _PAIRS = 64
 _PRODUCTS = 160
 _FEW_PRODUCTS = 48
+_BASIS = 8 * 2**30  # bytes that the vectors of these products may take; of 100 M parameters 21
+_FEWEST_PRODUCTS = 8
 _SAMPLES = 4096  # curvature steers the sampler and enters no result: for large networks a part of the data is enough
 _WORK = 40_000_000  # samples times parameters that are cheap enough to use them all
 
@@ -97,10 +99,12 @@ class Geometry:
 def affordable_products(land: Landscape, points: int, price: Cost, budget: float) -> int:
     """Hessian-vector products for `geometry` at so many points that a third of the budget pays for, within reason.
 
-    A product costs about three loss-and-gradients.
+    A product costs about three loss-and-gradients, and leaves a vector in memory.
     """
     samples = min(land.n, points * _share(land, points))
-    return max(_FEW_PRODUCTS, min(_PRODUCTS, int(budget / (9 * (points * price.fixed + price.each * samples)))))
+    paid = int(budget / (9 * (points * price.fixed + price.each * samples)))
+    held = max(_FEWEST_PRODUCTS, _BASIS // (land.dimension * land.dtype.itemsize))
+    return min(held, _PRODUCTS, max(_FEW_PRODUCTS, paid))
 
 
 def geometry(

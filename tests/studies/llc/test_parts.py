@@ -118,11 +118,12 @@ def test_accuracy_of_a_perfect_network():
 def test_soft_ranks_are_taken_where_products_are_cheap(monkeypatch):
     land = bs.Landscape(ffnn([3, 4, 2]), "cross_entropy", blob())
     job = first("beyond", beyond_budget=0.1, beyond_sampler="sgld", beyond_chains=2, beyond_draws=20)
-    cheap = beyond.measured(land, job, 1.0)
+    subject = replace(cases.subject("text", "small", 0), gamma=1.0)
+    cheap = beyond.measured(land, job, subject)
     decay = cheap["gamma"] / cheap["nbeta"]
     assert cheap["half_soft_rank"] == pytest.approx(bs.soft_rank(land, weight_decay=decay).value / 2, rel=0.1)
     monkeypatch.setattr(beyond, "_CHEAP", land.n * land.dimension - 1)
-    dear = beyond.measured(land, job, 1.0)
+    dear = beyond.measured(land, job, subject)
     assert math.isnan(dear["half_soft_rank"])
     assert dear["llc"].value == cheap["llc"].value
 
@@ -208,9 +209,7 @@ def test_a_ladder_finds_the_exact_curve():
 
 
 def test_truth_has_a_row_for_each_method():
-    job = replace(
-        first("truth", samples=300), widths=(4, 3, 4), rank=2, budget=1.0, draws=64, step_size=1e-4, samples=300
-    )
+    job = replace(first("truth"), widths=(4, 3, 4), rank=2, budget=1.0, draws=64, step_size=1e-4, minibatch_samples=300)
     ours, again, theirs = truth.run(job)
     assert ours["exact"] == theirs["exact"] == 7.0
     assert ours["multiplicity"] == 2
@@ -218,6 +217,21 @@ def test_truth_has_a_row_for_each_method():
     assert (ours["sampler"], again["sampler"], theirs["sampler"]) == ("hmc", "minibatch", "sgld")
     assert ours["parameters"] == 24
     assert abs(ours["error"]) < 0.3
+
+
+def test_the_posterior_of_orthogonal_inputs_is_the_same_for_any_number_of_samples():
+    job = replace(first("truth"), widths=(5, 4, 3), rank=2)
+    net = cases.linear_network(job.widths, job.rank, seed=0)
+    delta = torch.randn(3, 32, generator=torch.Generator().manual_seed(1))
+    energies = []
+    for samples in (5, 6, 700):
+        land = truth.stiff_landscape(job, net, samples)
+        excess, gradient = ChainLosses(land).full(delta)
+        nbeta = resolution(land).nbeta
+        energies.append((nbeta * excess, nbeta * gradient.double()))
+    for excess, gradient in energies[1:]:
+        torch.testing.assert_close(excess, energies[0][0], rtol=1e-5, atol=0)
+        torch.testing.assert_close(gradient, energies[0][1], rtol=1e-3, atol=1e-5 * float(gradient.abs().max()))
 
 
 def test_planted_data_are_fitted_exactly():

@@ -17,7 +17,7 @@ from basinscope.studies.llc.study import STUDY
 from basinscope.studies.llc.tables import comparisons, decades, maps, tables, targets
 
 TINY = [
-    "decades=[2]", "networks=[1]", "samples=200", "truth_budgets=[0.2]", "published_draws=[64]",
+    "decades=[2]", "networks=[1]", "minibatch_samples=200", "truth_budgets=[0.2]", "published_draws=[64]",
     "rungs=[10.0, 1000.0]", "ladder_cases=[quadratic]", "ladder_budget=0.2", "factors=[0.5, 1.0]",
     "lengths=[32, 64]", "batches=[16, 400]", "atlas_budget=0.05", "entropy_seeds=3", "entropy_epochs=2",
     "entropy_full=0", "entropy_draws=16", "entropy_samples=100", "beyond_cases=[grokking]", "grokking_epochs=20",

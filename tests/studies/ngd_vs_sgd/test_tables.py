@@ -67,6 +67,12 @@ def test_too_few_seeds_give_means_and_no_test():
     assert (found["difference"], found["ngd_seeds"]) == (2.0, 1)
     assert "p" not in found
     assert corrected([found]) == [found]
+    assert math.isnan(found["ngd_stderr"])
+    alone = compared([math.nan, 3.0], [], [0.1, 0.2], [])
+    assert (alone["ngd"], alone["ngd_stderr"]) == (3.0, 0.2)
+    assert math.isnan(alone["sgd"])
+    several = compared([1.0, 3.0], [2.0], [9.0, 9.0], [0.5])
+    assert (several["ngd_stderr"], several["sgd_stderr"]) == (1.0, 0.5)
 
 
 def trajectory(part, optimizer, seed, **columns):

@@ -37,13 +37,13 @@ def run(job: Follow, folder: Path) -> list[Row]:
     land = ended(job, found, folder)
     if job.view == "weights":
         return [
-            {"piece": name, "parameters": part.dimension, **columns(measured(part, job, found.gamma))}
+            {"piece": name, "parameters": part.dimension, **columns(measured(part, job, found))}
             for name, part in pieces(land).items()
         ]
     if job.view == "data":
         return [
             {"piece": name, "n": part.n, "train_loss": float(part.per_sample().mean()),
-             **columns(measured(part, job, found.gamma))}
+             **columns(measured(part, job, found))}
             for name, part in subsets(land).items()
         ]  # fmt: skip
     raise InputError(f"view must be 'training', 'weights' or 'data', got {job.view!r}")
@@ -54,7 +54,7 @@ def through_training(job: Follow, found: Subject, folder: Path) -> list[Row]:
     every = Every(epochs=max(1, job.epochs // job.moments), start=True)
 
     def look(land: Landscape) -> Mapping[str, Any]:
-        return measured(land, job, found.gamma)
+        return measured(land, job, found)
 
     def right(land: Landscape) -> Mapping[str, float]:
         return {"train_accuracy": accuracy(land)}
@@ -88,12 +88,12 @@ def ended(job: Follow, found: Subject, folder: Path) -> Landscape:
     return Landscape(net, "cross_entropy", found.data.train)
 
 
-def measured(land: Landscape, job: Follow, gamma: float | None) -> dict[str, Estimate | float]:
+def measured(land: Landscape, job: Follow, found: Subject) -> dict[str, Estimate | float]:
     """λ̂ and, where a matrix product is cheap, half the Fisher matrix's soft rank at the same resolution, else NaN."""
-    at = resolution(land, None, gamma)
+    at = resolution(land, None, found.gamma)
     estimate = llc(
         land, gamma=at.gamma, sampler=job.sampler, chains=job.chains or None, draws=job.draws or None,
-        budget=job.budget, rtol=0.05, seed=job.seed, progress=False,
+        batch_size=found.chain_batch, budget=job.budget, rtol=0.05, seed=job.seed, progress=False,
     )  # fmt: skip
     half = math.nan
     if land.n * sum(weight.numel() for weight in land.module.parameters()) <= _CHEAP:

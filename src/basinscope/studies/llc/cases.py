@@ -157,13 +157,14 @@ class Square(nn.Module):
 
 @dataclass(frozen=True)
 class Subject:
-    """A network before training, its data and how it is trained."""
+    """A network before training, its data, and how it is trained and measured; None: what `bs.llc` chooses."""
 
     network: nn.Module
     data: DataSet
     optimizer: Callable[[nn.Module], torch.optim.Optimizer]
     batch_size: int
     gamma: float | None
+    chain_batch: int | None  # samples of a chain's batches; a text of 32 characters is many in itself
 
 
 def subject(case: str, size: str, seed: int) -> Subject:
@@ -184,18 +185,18 @@ def _resnet(full: bool, seed: int) -> Subject:
     def sgd(model: nn.Module) -> torch.optim.Optimizer:
         return torch.optim.SGD(model.parameters(), lr=0.02, momentum=0.9, weight_decay=5e-4)
 
-    return Subject(net, data, sgd, 128 if full else 32, None)
+    return Subject(net, data, sgd, 128 if full else 32, None, 128 if full else None)
 
 
 def _text(full: bool, seed: int) -> Subject:
-    data = characters(4000, 64) if full else characters(80, 12, test=40)
+    data = characters(2000, 32) if full else characters(80, 12, test=40)
     shape: dict[str, Any] = {"layers": 2, "width": 64, "heads": 4} if full else {"layers": 1, "width": 8, "heads": 2}
-    net = seeded(lambda: transformer(len(ALPHABET), 64 if full else 12, **shape), seed)
+    net = seeded(lambda: transformer(len(ALPHABET), 32 if full else 12, **shape), seed)
 
     def adam(model: nn.Module) -> torch.optim.Optimizer:
         return torch.optim.Adam(model.parameters(), lr=3e-3)
 
-    return Subject(net, data, adam, 64 if full else 20, None)
+    return Subject(net, data, adam, 64 if full else 20, None, 64 if full else None)
 
 
 def _grokking(full: bool, seed: int) -> Subject:
@@ -213,7 +214,7 @@ def _grokking(full: bool, seed: int) -> Subject:
     def adamw(model: nn.Module) -> torch.optim.Optimizer:
         return torch.optim.AdamW(model.parameters(), lr=0.01, betas=(0.9, 0.98), weight_decay=1.0)
 
-    return Subject(net, data, adamw, len(data.train[1]), 10.0)
+    return Subject(net, data, adamw, len(data.train[1]), 10.0, None)
 
 
 def one_hot(pair: tuple[Tensor, Tensor], modulus: int) -> tuple[Tensor, Tensor]:

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Literal
 
-from ...landscape import watanabe_nbeta
 from ..plans import PlainJob, grouped
 
 NAME, VERSION = "llc", 1
@@ -19,6 +18,7 @@ PARTS = ("truth", "resolution", "atlas", "entropy", "beyond", "cost")
 # 10⁴ parameters, 5e-9 with n = 10⁶ for 10⁸. Sizes between have a step between.
 _PUBLISHED = ((4.0, 5e-6 * 1e4 / math.log(1e4)), (8.0, 5e-9 * 1e6 / math.log(1e6)))
 _FULL_RANK = 0.8
+_UNIT = 16  # of the widths of large networks
 _BATCH = 512  # what the calibrated sampler takes
 
 
@@ -33,7 +33,9 @@ class Plan:
         decades: exponents of the sizes of deep linear networks: 2 stands for 10² to 10³ parameters.
         networks: how many of each.
         hidden_layers: fewest and most hidden layers.
-        samples: of deep linear networks, or a fifth more than they have inputs where that is more.
+        minibatch_samples: of deep linear networks measured on minibatches, or their number of inputs where that is
+            more. On all data there are as many samples as inputs: they are orthogonal, so that more of them with the
+            same stiffness have the same posterior, and only cost more.
         truth_gamma: γ there, in units of the mean width. The published γ is 1.
         truth_stiffness: nβσ of their inputs' second moment σ, in units of γ, for each of the decades: how fine the
             resolution is. Far from w* the factors have singular values of some truth_gamma^(−½), so that the steepest
@@ -74,15 +76,15 @@ class Plan:
     decades: tuple[int, ...] = (2, 3, 4, 5, 6, 7)
     networks: tuple[int, ...] = (14, 14, 14, 10, 5, 3)
     hidden_layers: tuple[int, ...] = (1, 5)
-    samples: int = 2000
+    minibatch_samples: int = 2000
     truth_gamma: float = 0.5
     # By Gibbs sampling a perfect sampler is then below λ by 1 % (median) and 12 % (95th percentile) in decade 2, 0 and
     # 9 % in decade 3, at most 5 % in decade 4. Finer than that, chains do not reach equilibrium.
     truth_stiffness: tuple[float, ...] = (6000.0, 1000.0, 1000.0, 1000.0, 300.0, 300.0)
-    truth_minibatch: tuple[int, ...] = (4, 4, 4, 4, 2, 1)
-    truth_budgets: tuple[float, ...] = (50.0, 40.0, 40.0, 50.0, 80.0, 150.0)
+    truth_minibatch: tuple[int, ...] = (4, 4, 3, 2, 1, 0)
+    truth_budgets: tuple[float, ...] = (50.0, 40.0, 120.0, 10.0, 40.0, 90.0)
     published_samples: int = 20_000
-    published_draws: tuple[int, ...] = (10_000, 10_000, 10_000, 50_000, 50_000, 20_000)
+    published_draws: tuple[int, ...] = (10_000, 10_000, 10_000, 50_000, 20_000, 10_000)
     published_batch: int = 500
     rungs: tuple[float, ...] = (10.0, 31.6, 100.0, 316.0, 1000.0, 3162.0, 10_000.0, 31_623.0, 100_000.0)
     ladder_cases: tuple[str, ...] = ("quadratic", "chain", "network", "real")
@@ -104,14 +106,14 @@ class Plan:
     entropy_epochs: int = 15
     entropy_batch: int = 128
     entropy_lr: float = 0.05
-    entropy_full: int = 6
+    entropy_full: int = 5
     entropy_draws: int = 400
     entropy_step: float = 1e-5
     entropy_budget: float = 8.0
     beyond_cases: tuple[str, ...] = ("resnet", "text", "grokking")
     beyond_size: str = "full"
     beyond_epochs: int = 20
-    beyond_moments: int = 8
+    beyond_moments: int = 5
     grokking_epochs: int = 1500
     grokking_moments: int = 20
     beyond_budget: float = 6.0
@@ -127,7 +129,7 @@ class Plan:
 
 SCALES: dict[str, dict[str, Any]] = {
     "smoke": {
-        "decades": [2], "networks": [3], "samples": 400, "hidden_layers": [1, 2], "truth_budgets": [3.0],
+        "decades": [2], "networks": [3], "minibatch_samples": 400, "hidden_layers": [1, 2], "truth_budgets": [3.0],
         "truth_minibatch": [0], "truth_gamma": 4.0, "truth_stiffness": [100.0],
         "published_samples": 400, "published_draws": [1000],
         "rungs": [10.0, 100.0, 1000.0, 10_000.0, 100_000.0], "ladder_budget": 1.0,
@@ -150,10 +152,11 @@ SCALES: dict[str, dict[str, Any]] = {
 class Truth(PlainJob):
     """One deep linear network of random widths and rank: calibrated λ̂ and the published protocol against exact λ.
 
-    With `minibatch` the calibrated λ̂ is taken once more on minibatches alone.
+    It is calibrated on as many orthogonal samples as there are inputs. With `minibatch_samples`, which is 0 otherwise,
+    it is taken once more on minibatches of so many.
 
-    `published_samples`, `step_size`, `draws` and `batch_size` are the published chain's; `samples`, `gamma`, `budget`
-    and the inputs' `variance` ours.
+    `published_samples`, `step_size`, `draws` and `batch_size` are the published chain's; `gamma`, `stiffness` (nβσ of
+    the inputs' second moment σ, in units of γ) and `budget` ours.
     """
 
     part: Literal["truth"] = "truth"
@@ -161,11 +164,10 @@ class Truth(PlainJob):
     seed: int
     widths: tuple[int, ...]
     rank: int
-    samples: int
     gamma: float
-    variance: float
+    stiffness: float
     budget: float
-    minibatch: bool
+    minibatch_samples: int
     published_samples: int
     step_size: float
     draws: int
@@ -316,7 +318,7 @@ def cost(job: Any) -> float:
     """Seconds on an H200, roughly."""
     if job.part == "truth":
         size = size_of(job.widths)
-        return 6.0 + (0.7 if job.minibatch else 0.4) * job.budget + job.draws * (1.2e-4 + 2.5e-11 * size)
+        return 6.0 + (0.7 if job.minibatch_samples else 0.4) * job.budget + job.draws * (1.2e-4 + 2.5e-11 * size)
     if job.part == "resolution":
         return 4.0 + len(job.rungs) * job.budget * 0.8
     if job.part == "atlas":
@@ -346,7 +348,8 @@ def size_of(widths: Iterable[int]) -> int:
 def random_widths(decade: int, seed: int, layers: tuple[int, ...] = (1, 5)) -> tuple[tuple[int, ...], int]:
     """Widths and rank of a deep linear network of 10^decade to 10^(decade + 1) parameters and so many hidden layers.
 
-    The size is log-uniform and widths differ by up to a factor of three. As in the published code a layer is of full
+    The size is log-uniform and widths differ by up to a factor of three. From 10⁵ parameters on they are multiples of
+    16: with others, matrix products on a GPU are several times as slow. As in the published code a layer is of full
     rank with probability 0.8, and else of any rank from 0 on; the map has the smallest of these ranks.
 
     Examples:
@@ -358,7 +361,8 @@ def random_widths(decade: int, seed: int, layers: tuple[int, ...] = (1, 5)) -> t
     shape = [draw.uniform(0.5, 1.5) for _ in range(draw.randint(*layers) + 2)]
     wanted = 10 ** draw.uniform(decade + 0.05, decade + 0.95)
     scale = math.sqrt(wanted / sum(a * b for a, b in pairwise(shape)))
-    widths = tuple(max(2, round(scale * part)) for part in shape)
+    unit = _UNIT if decade >= 5 else 1
+    widths = tuple(max(2, unit * round(scale * part / unit)) for part in shape)
     full = [min(pair) for pair in pairwise(widths)]
     return widths, min(most if draw.random() < _FULL_RANK else draw.randint(0, most) for most in full)
 
@@ -384,12 +388,11 @@ def _truth(plan: Plan) -> Iterator[Truth]:
     for decade, count, stiffness, minibatch, budget, draws in zip(*columns, strict=True):
         for seed in range(plan.seed, plan.seed + count):
             widths, rank = random_widths(decade, seed, plan.hidden_layers)
-            samples = max(plan.samples, math.ceil(1.2 * widths[0]))
             gamma = float(f"{plan.truth_gamma * sum(widths) / len(widths):.4g}")
-            variance = float(f"{stiffness * gamma / watanabe_nbeta(samples):.4g}")
+            on_minibatches = max(plan.minibatch_samples, widths[0]) if seed - plan.seed < minibatch else 0
             yield Truth(
-                decade=decade, seed=seed, widths=widths, rank=rank, samples=samples, gamma=gamma, variance=variance,
-                budget=budget, minibatch=seed - plan.seed < minibatch, published_samples=plan.published_samples,
+                decade=decade, seed=seed, widths=widths, rank=rank, gamma=gamma, stiffness=stiffness, budget=budget,
+                minibatch_samples=on_minibatches, published_samples=plan.published_samples,
                 step_size=published_step(size_of(widths), plan.published_samples), draws=draws,
                 batch_size=plan.published_batch,
             )  # fmt: skip

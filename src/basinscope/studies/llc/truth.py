@@ -5,9 +5,12 @@ from __future__ import annotations
 import time
 from typing import Any
 
+from torch import nn
+
 from ...errors import BasinscopeError
 from ...estimates import Estimate
 from ...exact import deep_linear
+from ...landscape import Landscape, watanabe_nbeta
 from ...measures.llc import llc
 from .cases import linear_landscape, linear_network
 from .plan import Truth, size_of
@@ -26,13 +29,13 @@ def run(job: Truth) -> list[Row]:
     }  # fmt: skip
     net = linear_network(job.widths, job.rank, job.seed)
     rows = []
-    for method in ("calibrated", *(("minibatch",) if job.minibatch else ()), "published"):
+    for method in ("calibrated", *(("minibatch",) if job.minibatch_samples else ()), "published"):
         began = time.perf_counter()
         try:
             if method == "published":
                 found = _published(job, linear_landscape(net, job.published_samples, job.seed))
             else:
-                found = _calibrated(job, linear_landscape(net, job.samples, job.seed, job.variance), method)
+                found = _calibrated(job, net, method)
         except BasinscopeError as error:
             found = Estimate("llc", float("nan"), float("nan"), "failed", (str(error),))
         rows.append({**common, "method": method, **told(found, float(exact)), "spent": time.perf_counter() - began})
@@ -48,9 +51,15 @@ def told(found: Estimate, exact: float) -> Row:
     }  # fmt: skip
 
 
-def _calibrated(job: Truth, land: Any, method: str) -> Estimate:
+def stiff_landscape(job: Truth, net: nn.Sequential, samples: int) -> Landscape:
+    """The network on orthogonal inputs with nβσ = stiffness·γ: nβ·L is then the same function for any `samples`."""
+    return linear_landscape(net, samples, job.seed, job.stiffness * job.gamma / watanabe_nbeta(samples))
+
+
+def _calibrated(job: Truth, net: nn.Sequential, method: str) -> Estimate:
     """Nothing is chosen but γ, by one rule for all networks: sampler, step sizes and lengths come by themselves."""
-    sampler = "minibatch" if method == "minibatch" else "auto"
+    sampler, samples = ("minibatch", job.minibatch_samples) if method == "minibatch" else ("auto", job.widths[0])
+    land = stiff_landscape(job, net, samples)
     return llc(land, gamma=job.gamma, sampler=sampler, budget=job.budget, seed=job.seed, progress=False)
 
 

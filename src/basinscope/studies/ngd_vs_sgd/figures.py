@@ -42,6 +42,7 @@ def figure_sizes(table: pd.DataFrame) -> Any:
     """Figure 1 with every measurement: a row of panels for the end of training, one for equal training loss."""
     cases = [(data, moment) for data in dict.fromkeys(table["data"]) for moment in ("end", "matched")]
     names = [name for name in MEASUREMENTS if name in set(table["measurement"])]
+    networks = {network: place for place, network in enumerate(dict.fromkeys(table["network"]))}
     drawn, axes = panels(len(cases) * len(names), len(names), 3.6, 2.9)
     for number, axis in enumerate(axes):
         (data, moment), name = cases[number // len(names)], names[number % len(names)]
@@ -54,26 +55,26 @@ def figure_sizes(table: pd.DataFrame) -> Any:
             axis.set_xticks([])
             axis.set_yticks([])
             continue
-        places = range(len(own))
+        places = own["network"].map(networks)
         for column, ink, shift in (("sgd", SGD, -0.08), ("ngd", NGD, 0.08)):
-            errors = 1.96 * own[f"{column}_stderr"] if f"{column}_stderr" in own else None
+            errors = 1.96 * own[f"{column}_stderr"]
             axis.errorbar(
-                [place + shift for place in places], own[column], errors, color=ink, marker="o", markersize=4,
+                places + shift, own[column], errors, color=ink, marker="o", markersize=4,
                 linestyle="none", capsize=3, label=NAMES["sgd" if column == "sgd" else "online"],
             )  # fmt: skip
-        _stars(axis, own)
-        axis.set_xticks(list(places), own["network"], rotation=30 if len(own) > 4 else 0, fontsize=8)
-        axis.set_xlim(-0.6, len(own) - 0.4)
+        _stars(axis, own, places)
+        axis.set_xticks(list(networks.values()), list(networks), rotation=30 if len(networks) > 4 else 0, fontsize=8)
+        axis.set_xlim(-0.6, len(networks) - 0.4)
         axis.margins(y=0.2)
     axes[0].legend(frameon=False, fontsize=8)
     drawn.supxlabel("hidden layers x width; bars are 95 %, stars mark p < 0.05 after Holm's correction", fontsize=8)
     return drawn
 
 
-def _stars(axis: Any, own: pd.DataFrame) -> None:
+def _stars(axis: Any, own: pd.DataFrame, places: pd.Series) -> None:
     if "p_holm" not in own:
         return
-    for place, row in enumerate(own.to_dict("records")):
+    for place, row in zip(places, own.to_dict("records"), strict=True):
         if row["p_holm"] < 0.05:
             axis.annotate("*", (place, max(row["ngd"], row["sgd"])), (0, 6), textcoords="offset points", ha="center")
 

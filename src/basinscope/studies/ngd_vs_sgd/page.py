@@ -33,7 +33,7 @@ def page(table: pd.DataFrame, made: Mapping[str, pd.DataFrame], origin: Mapping[
         "",
         "`yes`: the measurement supports the claim at the 5 % level after Holm's correction (or, for series, a rank "
         "correlation beyond 0.8). `no`: it contradicts it. `in part`: some cases support it and none contradicts it. "
-        "`undecided`: it does neither. A dash: not measured, or no λ̂ above zero.",
+        "`undecided`: it does neither. A dash: in (ii) too few λ̂ above zero for a test, elsewhere not measured.",
         "",
         *_summary(judged),
         *_table(judged),

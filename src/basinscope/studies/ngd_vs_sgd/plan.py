@@ -69,7 +69,7 @@ class Plan:
     branch_seeds: int = 3
     full_seeds: int = 3
     full_parts: tuple[str, ...] = PARTS
-    full_networks: tuple[str, ...] = ("1x64", "1x256", "2x64", "2x256")  # the soft rank of LeNet-5 takes a minute
+    full_networks: tuple[str, ...] = ("1x64", "1x256", "2x64", "2x256", "lenet5")
     batch_size: int = 128
     lr: float = 1e-2
     unscaled_lr: float = 1e-2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -65,20 +66,38 @@ def sound(table: pd.DataFrame) -> pd.DataFrame:
     return table
 
 
-def compared(natural: Sequence[float], plain: Sequence[float]) -> Row:
-    """Natural gradient beside SGD: Welch's test as columns; means alone where there are too few for a test."""
+def compared(
+    natural: Sequence[float],
+    plain: Sequence[float],
+    natural_errors: Sequence[float] = (),
+    plain_errors: Sequence[float] = (),
+) -> Row:
+    """Natural gradient beside SGD: Welch's test as columns; means alone where there are too few for a test.
+
+    A mean of several values has the standard error of their spread; a single one has its own, if that is given.
+    """
     first, second = ([value for value in values if math.isfinite(value)] for values in (natural, plain))
     try:
         found = welch(first, second)
     except InputError:
-        means = [math.fsum(values) / len(values) if values else math.nan for values in (first, second)]
-        return {"ngd": means[0], "sgd": means[1], "difference": means[0] - means[1], "ngd_seeds": len(first),
-                "sgd_seeds": len(second)}  # fmt: skip
+        row: Row = {"ngd_seeds": len(first), "sgd_seeds": len(second)}
+        for side, values, own in (("ngd", natural, natural_errors), ("sgd", plain, plain_errors)):
+            row[side], row[f"{side}_stderr"] = _mean(values, own)
+        return {**row, "difference": row["ngd"] - row["sgd"]}
     return {
         "ngd": found.first, "ngd_stderr": found.first_stderr, "sgd": found.second, "sgd_stderr": found.second_stderr,
         "difference": found.difference, "low": found.low, "high": found.high, "t": found.t, "freedom": found.freedom,
         "p": found.p, "effect": found.effect, "ngd_seeds": found.counts[0], "sgd_seeds": found.counts[1],
     }  # fmt: skip
+
+
+def _mean(values: Sequence[float], errors: Sequence[float]) -> tuple[float, float]:
+    """The mean of finite values and its standard error; NaN where it is not known."""
+    finite = [number for number, value in enumerate(values) if math.isfinite(value)]
+    kept = [values[number] for number in finite]
+    if len(kept) > 1:
+        return statistics.fmean(kept), statistics.stdev(kept) / math.sqrt(len(kept))
+    return (kept[0], errors[finite[0]] if errors else math.nan) if kept else (math.nan, math.nan)
 
 
 def corrected(rows: list[Row], *family: str) -> list[Row]:
@@ -104,7 +123,12 @@ def sizes(table: pd.DataFrame) -> list[Row]:
             }
             for name in MEASUREMENTS:
                 if name in chosen and chosen[name].notna().any():
-                    found = compared(parts["online"][name].tolist(), parts["sgd"][name].tolist())
+                    columns = [
+                        parts[kind][column].tolist() if column in chosen else []
+                        for column in (name, f"{name}_stderr")
+                        for kind in ("online", "sgd")
+                    ]
+                    found = compared(*columns)
                     what = {"data": data, "network": network, "epochs": own["epochs"].iloc[0]}
                     rows.append({**what, "moment": moment, "measurement": name, **found, **losses})
     return corrected(rows, "moment", "measurement")
