@@ -13,6 +13,7 @@ from basinscope.runs.results import Results
 from basinscope.runs.settings import resolved
 from basinscope.runs.store import Store
 from basinscope.studies.llc.__main__ import PLAIN, main
+from basinscope.studies.llc.page import page
 from basinscope.studies.llc.study import STUDY
 from basinscope.studies.llc.tables import comparisons, decades, maps, tables, targets
 
@@ -44,6 +45,13 @@ def test_the_target_of_the_ground_truth(errors, met):
     assert judged["met"].tolist() == [met]
 
 
+def test_with_jobs_to_come_a_target_is_met_only_so_far():
+    made = tables(truth([0.01, -0.02, 0.03]))
+    origin = {"device": ["CPU"], "jobs": 3, "results": 3, "seconds": 60.0, "settings": {}}
+    assert "| yes |" in page(made, origin)
+    assert "| so far |" in page(made, origin | {"jobs": 4})
+
+
 def test_errors_by_decade():
     table = pd.concat([truth([0.1, -0.3, math.nan]), truth([0.02], decade=3), truth([-0.5], "published")])
     rows = {(row["method"], row["decade"]): row for row in decades(table)}
@@ -53,7 +61,7 @@ def test_errors_by_decade():
     assert rows["calibrated", 2]["share_21_below"] == 0.5
     assert rows["published", 2]["share_21_below"] == 1.0
     judged = targets(tables(table))
-    assert judged["met"].tolist() == ["no", "open"]
+    assert judged["met"].tolist() == ["no", "for comparison"]
 
 
 def test_cells_are_compared_with_the_reference_at_their_own_resolution():
@@ -115,7 +123,7 @@ def test_all_parts_run_without_pydantic_and_become_tables_figures_and_a_page(tmp
     written = {path.name for path in results.write(tmp_path / "report")}
     assert {"truth.png", "resolution.png", "atlas_small.png", "entropy.png", "beyond_training.png"} <= written
     assert {"truth_decades.csv", "atlas.csv", "entropy_tests.csv", "cost.csv"} <= written
-    page = (tmp_path / "report" / "README.md").read_text()
-    assert "smoke scale" in page
-    assert "| target | wanted | found | met |" in page
+    written_page = (tmp_path / "report" / "README.md").read_text()
+    assert "smoke scale" in written_page
+    assert "| target | wanted | found | met |" in written_page
     assert STUDY.findings(results)

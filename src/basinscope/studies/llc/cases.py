@@ -179,7 +179,7 @@ def subject(case: str, size: str, seed: int) -> Subject:
 
 def _resnet(full: bool, seed: int) -> Subject:
     data = images("cifar10", 8000) if full else images("digits", 300)
-    net = seeded(lambda: resnet(3, 16) if full else resnet(1, 4, channels=1, stages=2), seed)
+    net = seeded(lambda: resnet(1, 16) if full else resnet(1, 4, channels=1, stages=2), seed)
     calibrate(net, data.train[0][:512].to(device()))
 
     def sgd(model: nn.Module) -> torch.optim.Optimizer:

@@ -120,6 +120,11 @@ def _short(value: float) -> str:
     return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"
 
 
+def _bias(value: float) -> str:
+    """A relative bias in per cent or, from tenfold values on, as a factor."""
+    return f"×{1 + value:,.0f}" if value >= 9 else f"{value:+.0%}"
+
+
 def _plane(table: pd.DataFrame, centre: pd.Series, first: str, second: str) -> pd.DataFrame:
     """Cells in which only two settings differ from the calibrated choice."""
     own = table
@@ -147,7 +152,7 @@ def _map(axis: Any, own: pd.DataFrame, centre: pd.Series, first: str, second: st
                 axis.plot(x, y, "x", color="black")
             elif math.isfinite(value):
                 ink = "white" if abs(value) > 0.6 else "black"
-                axis.text(x, y, f"{value:+.0%}", ha="center", va="center", fontsize=6.5, color=ink)
+                axis.text(x, y, _bias(value), ha="center", va="center", fontsize=6.5, color=ink)
                 if abs(value) > BIASED:
                     axis.add_patch(
                         Rectangle((x - 0.5, y - 0.5), 1, 1, fill=False, hatch="///", alpha=0.25, linewidth=0)
