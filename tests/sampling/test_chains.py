@@ -104,6 +104,30 @@ def test_large_chains_run_one_after_the_other(monkeypatch):
             assert torch.allclose(one, other, rtol=1e-12, atol=1e-14)
 
 
+@pytest.mark.parametrize(
+    ("device", "count", "convolved", "apart"),
+    [("cpu", 2, True, False), ("cuda", 2, False, False), ("cuda", 5, True, True), ("cuda", 6, True, False)],
+)
+def test_few_chains_of_convolutions_run_one_after_the_other_on_a_gpu(device, count, convolved, apart):
+    assert chains.quicker_apart(device, count, chains.APART, convolved) == apart
+    assert chains.quicker_apart("cpu", count, chains.APART + 1, convolved)
+
+
+@pytest.mark.parametrize("axis", [None, 0])
+def test_convolutions_are_seen_and_chains_of_them_agree(axis, monkeypatch):
+    net = nn.Sequential(nn.Conv2d(1, 2, 3), nn.ReLU(), nn.Flatten(), nn.Linear(8, 3)).double()
+    x = torch.randn(SAMPLES, 1, 4, 4, generator=torch.Generator().manual_seed(0), dtype=f64)
+    land = bs.Landscape(net, "cross_entropy", (x, data()[1]))
+    losses, delta = ChainLosses(land), displacements(land)
+    assert losses._convolved
+    assert not ChainLosses(network())._convolved
+    found = []
+    for apart in (False, True):
+        monkeypatch.setattr(chains, "quicker_apart", lambda *_, apart=apart: apart)
+        found.append(losses.full(delta) if axis is None else losses.minibatch(delta, indices()))
+    torch.testing.assert_close(*found, rtol=1e-10, atol=1e-12)
+
+
 def test_full_pass_against_the_landscape():
     land = network()
     losses, delta = ChainLosses(land), displacements(land)
