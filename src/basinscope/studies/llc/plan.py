@@ -348,9 +348,9 @@ def size_of(widths: Iterable[int]) -> int:
 def random_widths(decade: int, seed: int, layers: tuple[int, ...] = (1, 5)) -> tuple[tuple[int, ...], int]:
     """Widths and rank of a deep linear network of 10^decade to 10^(decade + 1) parameters and so many hidden layers.
 
-    The size is log-uniform and widths differ by up to a factor of three. From 10⁵ parameters on they are multiples of
-    16: with others, matrix products on a GPU are several times as slow. As in the published code a layer is of full
-    rank with probability 0.8, and else of any rank from 0 on; the map has the smallest of these ranks.
+    The size is log-uniform and widths differ by up to a factor of three; from 10⁵ parameters on they are multiples of
+    16, which suits the matrix products of a GPU. As in the published code a layer is of full rank with probability 0.8,
+    and else of any rank from 0 on; the map has the smallest of these ranks.
 
     Examples:
         >>> widths, rank = random_widths(3, seed=0)
