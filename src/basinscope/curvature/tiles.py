@@ -57,6 +57,17 @@ def activation_bytes(land: Landscape) -> int:
     return max(64, sum(counted.values()) // few.n)
 
 
+def convolutional(land: Landscape) -> bool:
+    """Whether the network has convolutions, whose weights `vmap` makes grouped ones of.
+
+    Examples:
+        >>> import basinscope as bs
+        >>> convolutional(bs.Landscape(nn.Linear(2, 1), "mse", (torch.zeros(3, 2), torch.zeros(3, 1))))
+        False
+    """
+    return any(isinstance(module, nn.modules.conv._ConvNd) for module in land.module.modules())
+
+
 def plan(land: Landscape, memory: int | None, copies: int) -> Tiles:
     """Tiles that stay within the bound when a product holds `copies` times the activations per probe.
 
@@ -74,6 +85,4 @@ def plan(land: Landscape, memory: int | None, copies: int) -> Tiles:
 
 def _prefers_single(land: Landscape) -> bool:
     """Batched convolution weights become grouped convolutions, several times slower on a CPU than one by one."""
-    return land.device.type == "cpu" and any(
-        isinstance(module, nn.modules.conv._ConvNd) for module in land.module.modules()
-    )
+    return land.device.type == "cpu" and convolutional(land)

@@ -9,9 +9,8 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor
 from torch.func import vmap
-from torch.nn.modules.conv import _ConvNd
 
-from ..curvature.tiles import activation_bytes
+from ..curvature.tiles import activation_bytes, convolutional
 from ..landscape import Landscape, math_attention
 from ..samples import Samples, Tree, tensors
 from .linear import QuickLinear, Slopes
@@ -44,7 +43,7 @@ class ChainLosses:
         self.batched = _can_batch(land)
         self._fast = land.device.type == "cuda" and land.dtype == torch.float32
         self._memory = memory or _MEMORY.get(land.device.type, _MEMORY["cpu"])
-        self._convolved = any(isinstance(module, _ConvNd) for module in land.module.modules())
+        self._convolved = convolutional(land)
         self._sample_bytes = 2 * activation_bytes(land)  # as much again passes through the backward pass
         self.base = land.per_sample(batch_size=self._tile(1))
 

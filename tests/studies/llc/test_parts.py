@@ -229,6 +229,11 @@ def test_the_posterior_of_orthogonal_inputs_is_the_same_for_any_number_of_sample
         excess, gradient = ChainLosses(land).full(delta)
         nbeta = resolution(land).nbeta
         energies.append((nbeta * excess, nbeta * gradient.double()))
+    first_layer, second_layer = (layer.weight.detach() for layer in net)
+    for move, energy in zip(delta, energies[0][0], strict=True):
+        below, above = first_layer + move[:20].view(4, 5), second_layer + move[20:].view(3, 4)
+        off = (above @ below - second_layer @ first_layer).square().sum()
+        assert float(energy) == pytest.approx(0.5 * job.stiffness * job.gamma * float(off), rel=1e-4)
     for excess, gradient in energies[1:]:
         torch.testing.assert_close(excess, energies[0][0], rtol=1e-5, atol=0)
         torch.testing.assert_close(gradient, energies[0][1], rtol=1e-3, atol=1e-5 * float(gradient.abs().max()))

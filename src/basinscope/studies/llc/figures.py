@@ -72,6 +72,7 @@ def figure_truth(table: pd.DataFrame) -> Any:
     if table["exact"].max() > 100 * table["exact"].min():
         for axis in (left.xaxis, left.yaxis, right.xaxis):
             axis.set_minor_formatter("")  # decades are enough
+    left.tick_params(axis="x", which="minor", rotation=45, labelsize=7)
     right.set_title("bands: 5 % and 15 %; triangles at the bottom: no number", fontsize=8)
     return drawn
 

@@ -129,7 +129,7 @@ class Plan:
 
 SCALES: dict[str, dict[str, Any]] = {
     "smoke": {
-        "decades": [2], "networks": [3], "minibatch_samples": 400, "hidden_layers": [1, 2], "truth_budgets": [3.0],
+        "decades": [2], "networks": [3], "minibatch_samples": 400, "hidden_layers": [1, 2], "truth_budgets": [1.0],
         "truth_minibatch": [0], "truth_gamma": 4.0, "truth_stiffness": [100.0],
         "published_samples": 400, "published_draws": [1000],
         "rungs": [10.0, 100.0, 1000.0, 10_000.0, 100_000.0], "ladder_budget": 1.0,

@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
+from ...curvature.tiles import convolutional
 from ...errors import InputError
 from ...estimates import Estimate
 from ...landscape import Landscape, watanabe_nbeta
@@ -128,7 +129,7 @@ def full(
 def thinned(land: Landscape) -> Landscape:
     """The landscape on `CONVOLVED` evenly spaced samples if the network has convolutions, else as it is."""
     stride = land.n // CONVOLVED
-    if stride < 2 or not any(isinstance(module, nn.Conv2d) for module in land.module.modules()):
+    if stride < 2 or not convolutional(land):
         return land
     return land.subset(slice(0, stride * CONVOLVED, stride))
 

@@ -229,7 +229,7 @@ def branches(table: pd.DataFrame) -> list[Row]:
                 found = compared(list(moves), list(plain))
                 rows.append({
                     "data": data, "trunk_lr": lr, "run": run, "measurement": name, "rise": found["ngd"],
-                    "rise_stderr": found.get("ngd_stderr", math.nan), "sgd_rise": found["sgd"],
+                    "rise_stderr": found["ngd_stderr"], "sgd_rise": found["sgd"],
                     "ahead": found["difference"], "p": found.get("p", math.nan) if run != f"sgd@{lr:g}" else math.nan,
                     "seeds": found["ngd_seeds"],
                 })  # fmt: skip
