@@ -316,3 +316,42 @@ def test_global_precision_is_left_as_it_was():
     land = network(dtype=torch.float32)
     ChainLosses(land).minibatch(displacements(land), indices())
     assert torch.get_float32_matmul_precision() == before
+
+
+def test_a_perfect_fit_is_batched():
+    """At w* its gradients are rounding, and as large in float32 as activations make them."""
+    torch.manual_seed(0)
+    net = torch.nn.Sequential(*(torch.nn.Linear(20, 20, bias=False) for _ in range(5)))
+    x = 100 * torch.randn(30, 20)
+    land = bs.Landscape(net, "gaussian", (x, net(x).detach()))
+    assert ChainLosses(land).batched
+
+
+class _Mixing(torch.autograd.Function):
+    """The identity, with a rule for vmap that takes the mean over chains."""
+
+    @staticmethod
+    def forward(x):
+        return x.clone()
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        pass
+
+    @staticmethod
+    def backward(ctx, slope):
+        return slope
+
+    @staticmethod
+    def vmap(info, in_dims, x):
+        return x.mean(0, keepdim=True).expand_as(x).clone(), 0
+
+
+def test_a_model_that_mixes_its_chains_is_not_batched():
+    class Mixed(torch.nn.Linear):
+        def forward(self, x):
+            return _Mixing.apply(super().forward(x))
+
+    torch.manual_seed(0)
+    land = bs.Landscape(Mixed(3, 1), "gaussian", (torch.randn(8, 3), torch.randn(8, 1)))
+    assert not ChainLosses(land).batched

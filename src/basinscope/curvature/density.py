@@ -92,7 +92,7 @@ def lanczos_quadrature(
     exact = torch.full((probes,), steps == mass)
     for probe in range(probes if steps else 0):
         start = torch.randn(operator.dimension, device=operator.device, dtype=operator.dtype, generator=generator)
-        run = Krylov(operator, start, locked)
+        run = Krylov(operator, start, steps, locked)
         start = run.orthogonal(start)
         run.restart(start / start.norm())
         while len(run) < steps and not run.exhausted:

@@ -123,7 +123,7 @@ def _search(
     locked = torch.cat([pairs.vectors.T for pairs in known]) if known else None
     scale = max((abs(end) for pairs in known for end in (pairs.smallest, pairs.largest)), default=0.0)
     most = min(budget, operator.dimension - sum(len(pairs.values) for pairs in known))
-    run = Krylov(operator, _random_vector(operator, generator, locked), locked, scale)
+    run = Krylov(operator, _random_vector(operator, generator, locked), most, locked, scale)
     checked, wanted, done = 0, 0, False
     while not done and len(run) < most:
         if run.exhausted:

@@ -29,18 +29,21 @@ class Tridiagonal:
 
 
 class Krylov:
-    """A growing Lanczos run: each `step` spends one product and adds one row to the basis.
+    """A growing Lanczos run: each `step` spends one product and adds one row to the basis, `most` of them at most.
 
     Rows stay orthogonal to each other and to `locked` (rows too), twice projected: once loses digits.
     """
 
-    def __init__(self, operator: Operator, start: Tensor, locked: Tensor | None = None, scale: float = 0.0) -> None:
+    def __init__(
+        self, operator: Operator, start: Tensor, most: int, locked: Tensor | None = None, scale: float = 0.0
+    ) -> None:
         self.operator = operator
         self.locked = start.new_empty(0, operator.dimension) if locked is None else locked
         self.scale = scale  # the operator's norm as far as known: what is a rounding error depends on it
         self.diagonal: list[float] = []
         self.off_diagonal: list[float] = []
-        self._rows = start.new_empty(min(16, operator.dimension), operator.dimension)
+        self._most = most
+        self._rows = start.new_empty(min(16, most), operator.dimension)
         self._next = start
 
     def __len__(self) -> int:
@@ -57,7 +60,9 @@ class Krylov:
 
     def step(self) -> None:
         if len(self) == len(self._rows):
-            self._rows = torch.cat([self._rows, torch.empty_like(self._rows)])
+            grown = self._rows.new_empty(min(2 * len(self), self._most), self.operator.dimension)
+            grown[: len(self)] = self._rows
+            self._rows = grown
         vector = self._rows[len(self)] = self._next
         image = self.operator @ vector
         self.diagonal.append(float(vector.double() @ image.double()))
@@ -105,7 +110,8 @@ def lanczos(operator: Operator, start: Tensor, steps: int) -> Tridiagonal:
     norm = float(start.double().norm())
     if not 0 < norm < float("inf"):
         raise InputError(f"start must be a nonzero finite vector, got one of norm {norm}")
-    run = Krylov(operator, start.to(operator.device, operator.dtype) / norm)
-    while len(run) < min(steps, operator.dimension) and not run.exhausted:
+    most = min(steps, operator.dimension)
+    run = Krylov(operator, start.to(operator.device, operator.dtype) / norm, most)
+    while len(run) < most and not run.exhausted:
         run.step()
     return run.result()

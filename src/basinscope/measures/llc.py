@@ -82,20 +82,26 @@ def llc(
     return judged(measured, outcome, sides)
 
 
-def _sides(measured: Sampler, outcome: Outcome, report: Any) -> dict[float, Outcome]:
-    """Outcomes at γ/3 and 3γ, from where the chains are; none for a run that was cut short or is a plain kernel."""
+def _sides(measured: Sampler, outcome: Outcome, report: Any) -> dict[float, tuple[float, float]]:
+    """λ̂ and its standard error at γ/3 and 3γ, from where the chains are; none for a run that was cut short or is a
+    plain kernel."""
     if outcome.sampler not in ("hmc", "minibatch") or outcome.interrupted or outcome.diverged:
         return {}
     try:
         return {
-            gamma: measured.run(Resolution(outcome.at.nbeta, gamma), report, outcome)
+            gamma: _told(measured.run(Resolution(outcome.at.nbeta, gamma), report, outcome))
             for gamma in (outcome.at.gamma / 3, 3 * outcome.at.gamma)
         }
     except KeyboardInterrupt:
         return {}
 
 
-def judged(measured: Sampler, outcome: Outcome, sides: dict[float, Outcome]) -> Estimate:
+def _told(outcome: Outcome) -> tuple[float, float]:
+    """λ̂ and its standard error."""
+    return outcome.at.nbeta * outcome.excess, outcome.at.nbeta * outcome.stderr
+
+
+def judged(measured: Sampler, outcome: Outcome, sides: dict[float, tuple[float, float]]) -> Estimate:
     """The estimate with its verdict, from a finished run."""
     at = outcome.at
     value = at.nbeta * outcome.excess
@@ -107,7 +113,7 @@ def judged(measured: Sampler, outcome: Outcome, sides: dict[float, Outcome]) -> 
     return Estimate("llc", value, stderr, verdict, (*failures, *doubts), diagnostics)
 
 
-def _diagnostics(measured: Sampler, outcome: Outcome, sides: dict[float, Outcome]) -> dict[str, Any]:
+def _diagnostics(measured: Sampler, outcome: Outcome, sides: dict[float, tuple[float, float]]) -> dict[str, Any]:
     at, land, run = outcome.at, measured.land, outcome.main
     found: dict[str, Any] = {
         "nbeta": at.nbeta,
@@ -145,10 +151,7 @@ def _diagnostics(measured: Sampler, outcome: Outcome, sides: dict[float, Outcome
             (each.step_size, at.nbeta * each.summary().mean) for each in outcome.runs if each.alive.sum() > 1
         ],
         "slope": outcome.slope,
-        "gamma_curve": [
-            (gamma, at.nbeta * side.excess, at.nbeta * side.stderr)
-            for gamma, side in sorted({**sides, at.gamma: outcome}.items())
-        ],
+        "gamma_curve": [(gamma, *side) for gamma, side in sorted({**sides, at.gamma: _told(outcome)}.items())],
         "trace": _trace(at.nbeta, outcome),
     }
     return found

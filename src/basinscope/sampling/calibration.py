@@ -18,7 +18,8 @@ from .cost import Cost
 from .target import Whitening
 
 _DENSE = 1024  # up to this many parameters the whole Hessian is cheaper than Lanczos
-_PAIRS = 64
+_PAIRS, _FEWEST_PAIRS = 64, 8
+_ENTRIES = 2**27  # of the eigenvectors, which a step of the sampler reads four times; of 10 M parameters 13
 _PRODUCTS = 160
 _FEW_PRODUCTS = 48
 _BASIS = 8 * 2**30  # bytes that the vectors of these products may take; of 100 M parameters 21
@@ -121,7 +122,7 @@ def geometry(
         matrix = (operator @ torch.eye(land.dimension, dtype=land.dtype, device=land.device)).double()
         values, vectors = torch.linalg.eigh((matrix + matrix.T) / 2)
         return Geometry(values.flip(0).cpu(), vectors.flip(1).to(land.dtype), gradient[0])
-    count = min(_PAIRS, products // 2)
+    count = min(_PAIRS, products // 2, max(_FEWEST_PAIRS, _ENTRIES // land.dimension))
     pairs = top_eigenpairs(operator, count, seed=seed, tol=0.05, max_steps=products)
     return Geometry(pairs.values.cpu(), pairs.vectors, gradient[0])
 

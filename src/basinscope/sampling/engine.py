@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ..streams import warming
+from ..streams import FilledConstants, unwaiting, warming
 from .kernels.base import Draw, Kernel, Random, row_dot
 from .target import Evaluate
 
@@ -23,7 +24,7 @@ class Engine:
 
     A chain that is no longer finite, or whose excess loss passes `ceiling`, is dead for good: `alive` says so and its
     statistics are NaN from then on. On a GPU the step of all but the largest networks is captured once as a CUDA graph
-    and replayed.
+    and replayed, unless the model waits for the GPU within it.
 
     Args:
         kernel: what to run.
@@ -50,6 +51,7 @@ class Engine:
         self._ceiling = ceiling
         self.alive = torch.ones(len(position), dtype=torch.bool, device=position.device)
         self._graph: torch.cuda.CUDAGraph | None = None
+        self._capturable = position.device.type == "cuda" and position.numel() <= CAPTURED
         self.kernel = kernel
         self._state = kernel.init(position.clone(), evaluate, self._random)
 
@@ -72,11 +74,10 @@ class Engine:
 
         `capture=False` spares the capture of a graph for a kernel that is about to change.
         """
-        if self.position.device.type != "cuda" or not capture or self.position.numel() > CAPTURED:
-            return torch.stack([self._step() for _ in range(steps)]).cpu().numpy()
-        if self._graph is None:
+        if self._capturable and capture and self._graph is None:
             self._capture()
-        assert self._graph is not None
+        if self._graph is None or not capture:
+            return torch.stack([self._step() for _ in range(steps)]).cpu().numpy()
         record = torch.empty(steps, *self._last.shape, dtype=torch.float64, device=self._last.device)
         for row in record:
             self._graph.replay()
@@ -98,21 +99,33 @@ class Engine:
         return torch.where(self.alive[:, None], table, torch.full_like(table, torch.nan))
 
     def _capture(self) -> None:
-        """Record one step as a CUDA graph that reads and writes the same memory at every replay."""
+        """Record one step as a CUDA graph that reads and writes the same memory at every replay, if it can be."""
         static = type(self._state)(*(entry.clone() for entry in self._state))
         alive = self.alive.clone()
         rng = self._generator.get_state()
-        with warming():
-            for _ in range(2):
-                self._state, self.alive = static, alive
-                self._step()
+        self._capturable = self._warmed(static, alive)
         self._generator.set_state(rng)
         self._state, self.alive = static, alive
+        if not self._capturable:
+            return
         graph = torch.cuda.CUDAGraph()
         graph.register_generator_state(self._generator)
-        with torch.cuda.graph(graph):
+        with FilledConstants(), torch.cuda.graph(graph):
             self._last = self._step()
             for entry, new in zip(static, self._state, strict=True):
                 entry.copy_(new)
             alive.copy_(self.alive)
         self._state, self.alive, self._graph = static, alive, graph
+
+    def _warmed(self, state: Any, alive: Tensor) -> bool:
+        """Take the two steps that have to come before a capture; False if the second waits for the GPU."""
+        with warming(), FilledConstants():
+            self._state, self.alive = state, alive
+            self._step()
+            self._state, self.alive = state, alive
+            try:
+                with unwaiting():
+                    self._step()
+            except RuntimeError:
+                return False
+        return True

@@ -27,6 +27,7 @@ _POINTS = 6  # chain positions over which curvature is averaged
 _PILOT = 24  # transitions of the run that finds them
 _MAIN = 0.6  # share of the budget for the asked-for resolution; γ/3 and 3γ get a third of that each
 _RELAXATIONS = 8  # first round of minibatch chains in units of 1/(εa) of the slowest mode; half that at γ/3 and 3γ
+_FEWEST = 512  # minibatch steps whatever they cost; half that at γ/3 and 3γ
 _SIDE_RTOL = 0.05  # tolerance of the values at γ/3 and 3γ
 
 
@@ -219,11 +220,7 @@ class Sampler:
         chains = groups * max(2, per_group)
         evaluations = int(_MAIN * settings.budget / self._cost.of(batch, chains))
         if start is None:
-            target = self._target(at, self.geometry)
-            there, guess = unadjusted.pilot(
-                target, self._at_origin(chains), batch_size=batch, seed=settings.seed, steps=evaluations // 8
-            )
-            target, position = self._whitened(target.whitening(there), at)
+            target, position, guess = self._scouted(at, chains, batch, evaluations // 8)
         else:
             target, position = self._whitened(start.displacement, at)
             guess = start.excess
@@ -236,7 +233,7 @@ class Sampler:
             guess=guess,
             seed=settings.seed + 1,
             rtol=settings.rtol if start is None else _SIDE_RTOL,
-            evaluations=max(512, evaluations),
+            evaluations=max(_FEWEST if start is None else _FEWEST // 2, evaluations),
             relaxations=_RELAXATIONS if start is None else _RELAXATIONS / 2,
             report=report,
         )
@@ -244,6 +241,14 @@ class Sampler:
             return Outcome(at, "minibatch", runs, math.nan, math.inf, math.nan, batch, controlled)
         value, stderr, slope = unadjusted.extrapolated(runs)
         return Outcome(at, "minibatch", runs, value, stderr, slope, batch, controlled)
+
+    def _scouted(self, at: Resolution, chains: int, batch: int, steps: int) -> tuple[Target, Tensor, float]:
+        """A whitened target with chains that a pilot on minibatches has moved, and their mean excess loss."""
+        target = self._target(at, self.geometry)
+        there, guess = unadjusted.pilot(
+            target, self._at_origin(chains), batch_size=batch, seed=self.settings.seed, steps=steps
+        )
+        return *self._whitened(target.whitening(there), at), guess
 
     def _plain(self, sampler: str, at: Resolution, report: Report) -> Outcome:
         settings = self.settings

@@ -145,11 +145,12 @@ def sample(
 def _split(target: Target, trace: Trace, engine: Engine, size: float, interrupted: bool, exhausted: bool) -> list[Run]:
     alive = engine.alive.cpu().numpy()
     group = len(alive) // len(FRACTIONS)
+    there = engine.living()
     runs = []
     for number, fraction in enumerate(FRACTIONS):
         own = np.zeros_like(alive)
         own[number * group : (number + 1) * group] = True
-        runs.append(Run(target, trace, alive & own, engine.living(), size * fraction, {}, interrupted, exhausted))
+        runs.append(Run(target, trace, alive & own, there, size * fraction, {}, interrupted, exhausted))
     return runs
 
 

@@ -1,0 +1,34 @@
+"""Constants made on the device itself."""
+
+import pytest
+import torch
+
+from basinscope.streams import FilledConstants
+
+
+@pytest.mark.parametrize("value", [0.0, -3.5, 2, True, float("inf")])
+@pytest.mark.parametrize("dtype", [None, torch.float64])
+def test_constants_are_what_torch_tensor_makes(value, dtype):
+    expected = torch.tensor(value, dtype=dtype, device="cpu")
+    with FilledConstants():
+        found = torch.tensor(value, dtype=dtype, device="cpu")
+    assert torch.equal(found, expected)
+    assert found.dtype == expected.dtype
+    assert found.shape == ()
+
+
+def test_other_tensors_are_left_alone():
+    with FilledConstants():
+        found = torch.tensor([[1.0, 2.0]], requires_grad=True)
+    assert found.shape == (1, 2)
+    assert found.requires_grad
+
+
+def test_constants_under_vmap_and_autograd():
+    def half(x):
+        return (x * torch.tensor(0.5, dtype=x.dtype)).sum()
+
+    x = torch.ones(3, 2, requires_grad=True)
+    with FilledConstants():
+        (slope,) = torch.autograd.grad(torch.func.vmap(half)(x).sum(), x)
+    assert torch.equal(slope, torch.full((3, 2), 0.5))
