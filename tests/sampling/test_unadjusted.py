@@ -16,14 +16,21 @@ from basinscope.sampling.unadjusted import LARGEST_STEP, UNSEEN_BEND, extrapolat
 SIZES = (0.4, 0.2, 0.1)
 
 
-def line(values, errors=(0.1, 0.1, 0.1), sizes=SIZES):
+def fit(values, errors=(0.1, 0.1, 0.1), unseen=0.0):
     """`extrapolated` of runs whose means and standard errors are given."""
-    found = zip(sizes, values, errors, strict=True)
+    found = zip(SIZES, values, errors, strict=True)
 
     def run(size, value, error):
-        return SimpleNamespace(step_size=size, excess=lambda control: (value, error), profits=lambda most: True)
+        told = (value, error, unseen)
+        return SimpleNamespace(step_size=size, excess_and_unseen=lambda control: told, profits=lambda most: True)
 
     return extrapolated([run(*each) for each in found])
+
+
+def line(*args):
+    """Value, standard error and slope of a `fit`."""
+    found = fit(*args)
+    return found.value, found.stderr, found.slope
 
 
 @pytest.mark.parametrize("errors", [(0.1, 0.1, 0.1), (0.01, 0.2, 0.5), (0.0, 0.0, 0.0)])
@@ -60,6 +67,30 @@ def test_a_bend_shows_in_the_standard_error():
     # When Monte Carlo error hides nothing, the bend is the error.
     value, stderr, _ = line([3 + 5 * size + 30 * size**2 for size in SIZES], (1e-6,) * 3)
     assert abs(value - 3) < 4 * stderr
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.01])
+def test_a_largest_step_that_is_off_the_line_is_left_out(noise):
+    values = [9.0, 3 + 5 * SIZES[1], 3 + 5 * SIZES[2]]
+    value, stderr, slope = line(values, (noise,) * 3)
+    assert value == pytest.approx(3.0, abs=1e-6)
+    assert slope == pytest.approx(5 * 0.1 / 3, abs=1e-6)
+    straight, *_ = np.linalg.lstsq(np.stack([np.ones(3), SIZES], 1), np.array(values), rcond=None)
+    assert stderr > 0.6 * (3 - straight[0]), "a parabola through the three would be that far from it"
+
+
+def test_a_parabola_is_off_by_no_more_than_its_bend_says():
+    value, stderr, _ = line([3 + 5 * size + 30 * size**2 for size in SIZES], (1e-6,) * 3)
+    assert value == pytest.approx(3 - 30 * SIZES[1] * SIZES[2], abs=1e-4)
+    assert stderr == pytest.approx(math.hypot(3 - value, UNSEEN_BEND * (3 + 0.5 + 0.3 - value)), rel=1e-3)
+
+
+def test_what_no_chain_has_seen_is_missing_at_all_step_sizes():
+    seen, partly = (fit([3 + 5 * size for size in SIZES], (0.1,) * 3, unseen) for unseen in (0.0, 0.25))
+    assert partly[:2] == seen[:2]
+    assert partly.stderr == pytest.approx(math.hypot(seen.stderr, 0.25 * 3))
+    bent = fit([9.0, 4.0, 3.5], (0.01,) * 3, 0.25)
+    assert bent.value == pytest.approx(3.0), "a bend shows though each run's own error is far larger"
 
 
 def test_noise_trace_of_a_regression():

@@ -239,8 +239,8 @@ class Sampler:
         )
         if any(run.alive.sum() < 2 for run in runs):
             return Outcome(at, "minibatch", runs, math.nan, math.inf, math.nan, batch, controlled)
-        value, stderr, slope = unadjusted.extrapolated(runs)
-        return Outcome(at, "minibatch", runs, value, stderr, slope, batch, controlled)
+        found = unadjusted.extrapolated(runs)
+        return Outcome(at, "minibatch", runs, found.value, found.stderr, found.slope, batch, controlled)
 
     def _scouted(self, at: Resolution, chains: int, batch: int, steps: int) -> tuple[Target, Tensor, float]:
         """A whitened target with chains that a pilot on minibatches has moved, and their mean excess loss."""

@@ -53,14 +53,19 @@ class Run:
         says otherwise. Rare excursions that no draw has made yet can hide from every check, so that a part of the
         plain standard error stays.
         """
+        mean, error, unseen = self.excess_and_unseen(control)
+        return mean, float(np.hypot(error, unseen * mean))
+
+    def excess_and_unseen(self, control: bool | None = None) -> tuple[float, float, float]:
+        """As `excess`, with the relative error that parts of the posterior which were not seen may make apart."""
         raw = self._blocks(control=False)
         if control is False or (control is None and not self.profits()):
-            return float(raw.mean()), float(np.hypot(_error(raw), self._unseen() * raw.mean()))
+            return float(raw.mean()), _error(raw), self._unseen()
         blocks = self._blocks(control=True)
         error, plain = _error(blocks), _error(raw)
         # Where they explain all of the loss what they take out is certain, where they explain little it is a guess.
         guessed = (blocks.mean() - raw.mean()) * min(1.0, error / plain)
-        return float(blocks.mean()), float(np.sqrt(error**2 + (UNSEEN * plain) ** 2 + guessed**2))
+        return float(blocks.mean()), float(np.sqrt(error**2 + (UNSEEN * plain) ** 2 + guessed**2)), 0.0
 
     def balanced(self) -> bool:
         """Whether the virials are as large as the posterior's; chains that missed part of it leave them too small."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -21,6 +22,8 @@ FRACTIONS = (1.0, 0.5, 0.25)  # of the largest step size
 LARGEST_STEP = 0.5  # whitened curvature is at most 1 at w*, so Langevin steps are stable up to 4 there
 TOLERATED_BIAS = 0.2  # of the largest step size, as predicted from its noise; beyond twice that the line is not trusted
 UNSEEN_BEND = 0.2  # part of the extrapolated distance that counts as error
+BENT = 3.0  # standard errors of its distance from the line beyond which the largest step is left out
+LEFT = 2 / 3  # what a parabola leaves of that distance to the line through the other two
 
 
 def minibatches(target: Target, batch_size: int, generator: torch.Generator, mean: Tensor | None) -> Evaluate:
@@ -154,23 +157,42 @@ def _split(target: Target, trace: Trace, engine: Engine, size: float, interrupte
     return runs
 
 
-def extrapolated(runs: list[Run]) -> tuple[float, float, float]:
-    """Mean excess loss at step size zero, its standard error, and the smallest step's bias over that value.
+class Extrapolation(NamedTuple):
+    """Mean excess loss at step size zero."""
 
-    A weighted straight line through the runs' means against ε. The standard error holds the Monte Carlo error of its
-    intercept, the distance to the line through the two smallest steps, which a bend would show, and a fifth of the
-    way from the smallest step to zero, for bends too small to be seen.
+    value: float
+    error: float  # of the extrapolation
+    unseen: float  # relative error from parts of the posterior that no chain has seen
+    slope: float  # the smallest step's bias over the value
+
+    @property
+    def stderr(self) -> float:
+        return math.hypot(self.error, self.unseen * self.value)
+
+
+def extrapolated(runs: list[Run]) -> Extrapolation:
+    """Mean excess loss at step size zero, and its standard error.
+
+    A weighted straight line through the runs' means against ε, or through those of the two smallest steps where the
+    largest lies off it by more than chance: far from w* it may be close to unstable. The error holds the Monte Carlo
+    error of the intercept, what the bend that was seen would make of it, and a fifth of the way from the smallest step
+    to zero, for bends too small to be seen. What no chain has seen is missing at all step sizes alike.
     """
     control = _controlled(runs)
     sizes = np.array([run.step_size for run in runs])
-    values, errors = (np.array(column) for column in zip(*(run.excess(control) for run in runs), strict=True))
+    found = zip(*(run.excess_and_unseen(control) for run in runs), strict=True)
+    values, errors, unseen = (np.array(column) for column in found)
     errors = np.maximum(errors, 1e-6 * np.abs(values).max() + 1e-300)  # of one size, for the fit's sake
     intercept, variance = _line(sizes, values, errors)
-    near, _ = _line(sizes[1:], values[1:], errors[1:])
+    near = _line(sizes[1:], values[1:], errors[1:])
     expected = _bend_variance(sizes, errors)
-    bend = max(0.0, (near - intercept) ** 2 - expected)
-    unseen = (UNSEEN_BEND * (values[-1] - intercept)) ** 2
-    return intercept, math.sqrt(max(0.0, variance) + bend + unseen), float((values[-1] - intercept) / intercept)
+    bend = max(0.0, (near[0] - intercept) ** 2 - expected)
+    if bend > (BENT**2 - 1) * expected:
+        intercept, variance = near
+        bend *= LEFT**2
+    ahead = values[-1] - intercept
+    error = math.sqrt(max(0.0, variance) + bend + (UNSEEN_BEND * ahead) ** 2)
+    return Extrapolation(intercept, error, float(unseen.max()), float(ahead / intercept))
 
 
 def _controlled(runs: list[Run]) -> bool:
@@ -198,18 +220,19 @@ def _bend_variance(sizes: NDArray[np.float64], errors: NDArray[np.float64]) -> f
 def _settled(runs: list[Run], rtol: float) -> bool:
     if any(run.alive.sum() < 2 for run in runs):
         return False
-    value, error, slope = extrapolated(runs)
-    control = _controlled(runs)
-    attainable = math.hypot(rtol, UNSEEN_BEND * slope)  # more draws do not shorten the extrapolation
+    found, control = extrapolated(runs), _controlled(runs)
+    value = found.value
+    attainable = math.hypot(rtol, UNSEEN_BEND * found.slope)  # more draws do not shorten the extrapolation
     still = all(
         abs(run.drift(control)) <= max(rtol * abs(value), 3 * math.sqrt(2) * run.excess(control)[1]) for run in runs
     )
-    return bool(value > 0 and error <= attainable * value and still)
+    return bool(value > 0 and found.stderr <= attainable * value and still)
 
 
 def _spread(runs: list[Run]) -> float:
     """Relative distance between the largest step's mean and the extrapolation."""
     if any(run.alive.sum() < 2 for run in runs):
         return math.inf
-    value, error, _ = extrapolated(runs)
-    return (abs(runs[0].excess(_controlled(runs))[0] - value) - 2 * error) / max(abs(value), 1e-300)
+    found = extrapolated(runs)
+    away = abs(runs[0].excess(_controlled(runs))[0] - found.value)
+    return (away - 2 * found.error) / max(abs(found.value), 1e-300)
