@@ -117,12 +117,13 @@ def sample(
 
 
 def pilot(target: Target, position: Tensor, seed: int, steps: int) -> tuple[Tensor, float]:
-    """Where chains from `position` are after `steps` transitions, and the step size tuned on the way."""
+    """Where chains from the minimum `position` are after `steps` transitions, and the step size tuned on the way."""
     generator = torch.Generator(position.device).manual_seed(seed)
     path = path_length(target)
 
     def kernel(size: float) -> HMC:
-        return HMC(size, max(1, min(TUNING_LEAPS, round(path / size))), target.energy, target.force)
+        leaps = max(1, min(TUNING_LEAPS, round(path / size)))
+        return HMC(size, leaps, target.energy, target.force, drift_first=True)
 
     size = target.losses.dimension**-0.25
     engine = Engine(kernel(size), target.full, position, generator, ceiling(target))

@@ -82,9 +82,9 @@ class Plan:
     # 9 % in decade 3, at most 5 % in decade 4, 0 and 5 % in decade 5. Finer than that, chains do not reach equilibrium.
     truth_stiffness: tuple[float, ...] = (6000.0, 1000.0, 1000.0, 300.0, 300.0, 300.0)
     truth_minibatch: tuple[int, ...] = (4, 4, 3, 2, 1, 0)
-    truth_budgets: tuple[float, ...] = (20.0, 40.0, 120.0, 30.0, 40.0, 100.0)
+    truth_budgets: tuple[float, ...] = (20.0, 40.0, 120.0, 30.0, 45.0, 100.0)
     published_samples: int = 20_000
-    published_draws: tuple[int, ...] = (10_000, 10_000, 10_000, 50_000, 20_000, 10_000)
+    published_draws: tuple[int, ...] = (10_000, 10_000, 10_000, 50_000, 10_000, 10_000)
     published_batch: int = 500
     rungs: tuple[float, ...] = (10.0, 31.6, 100.0, 316.0, 1000.0, 3162.0, 10_000.0, 31_623.0, 100_000.0)
     ladder_cases: tuple[str, ...] = ("quadratic", "chain", "network", "real")
