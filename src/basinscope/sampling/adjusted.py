@@ -22,8 +22,13 @@ WARMUP = 50
 FIRST_ROUND = 40
 FEWEST = 12  # transitions, whatever the budget
 ACCEPTANCE = 0.8
-MAX_LEAPS = 48
+MAX_LEAPS = 1024
+USUAL_LEAPS = 48  # more only where the budget allows `TRANSITIONS` of them
+TRANSITIONS = 64
 TUNING_LEAPS = 12  # energy errors are all there after a few steps, so that longer paths would tune no better
+FLIGHTS = 2  # transitions of a pilot that are as long as the slowest mode asks for
+FLIGHT_SHARE = 16  # of the budget, for each of them
+STUCK = 0.6  # acceptance of a few transitions below which a step is made smaller at once
 _CREDIBLE = 100.0  # a chain whose nβ·excess passes this many times the dimension has diverged
 
 
@@ -38,8 +43,8 @@ def ceiling(target: Target) -> float:
 
 
 def expected_leaps(target: Target) -> int:
-    """Leapfrog steps a transition will take, from the d^(−1/4) law of HMC's step size."""
-    return max(1, min(MAX_LEAPS, math.ceil(path_length(target) / (1.3 * target.losses.dimension**-0.25))))
+    """Leapfrog steps a transition takes at least, from the d^(−1/4) law of HMC's step size."""
+    return max(1, min(USUAL_LEAPS, math.ceil(path_length(target) / (1.3 * target.losses.dimension**-0.25))))
 
 
 def sample(
@@ -58,7 +63,7 @@ def sample(
     """HMC from `position` (C, d) until the mean excess loss is known to `rtol` or `evaluations` are spent.
 
     Warm-up tunes the step to acceptance 0.8; the number of leapfrog steps then makes a quarter period of the slowest
-    mode. Rounds grow by half, and the first half of everything is always burn-in.
+    mode, as far as the budget allows. Rounds grow by half, and the first half of everything is always burn-in.
 
     Args:
         target: the posterior.
@@ -74,8 +79,9 @@ def sample(
     """
     generator = torch.Generator(position.device).manual_seed(seed)
     path = path_length(target)
+    longest = min(MAX_LEAPS, max(USUAL_LEAPS, evaluations // TRANSITIONS))
 
-    def kernel(size: float, most: int = MAX_LEAPS) -> HMC:
+    def kernel(size: float, most: int = longest) -> HMC:
         return HMC(size, max(1, min(most, round(path / size))), target.energy, target.force)
 
     size = step_size or first_size or target.losses.dimension**-0.25
@@ -97,8 +103,12 @@ def sample(
         while True:
             goal = min(goal, limit)
             while trace.draws < goal:
-                trace.append(engine.run(min(8, goal - trace.draws)))
+                block = engine.run(min(4, goal - trace.draws))
+                trace.append(block)
                 report(trace.draws / limit, f"{trace.draws} draws")
+                if step_size is None and trace.draws <= goal // 2 and np.nanmean(block[..., -1]) < STUCK:
+                    size *= 0.8
+                    engine.use(kernel(size))
             run = result(exhausted=False)
             done = draws is not None or converged(run, rtol) or below_zero(run)
             if done or goal >= limit:
@@ -116,18 +126,25 @@ def sample(
         return result(exhausted=True)
 
 
-def pilot(target: Target, position: Tensor, seed: int, steps: int) -> tuple[Tensor, float]:
-    """Where chains from the minimum `position` are after `steps` transitions, and the step size tuned on the way."""
+def pilot(target: Target, position: Tensor, seed: int, steps: int, evaluations: int) -> tuple[Tensor, float]:
+    """Where chains from the minimum `position` are after `steps` short transitions and a few long ones, and the step
+    size tuned on the way.
+
+    From rest, a mode is in equilibrium after a quarter of its period; by short transitions it gets there as a random
+    walk does. The long ones take a quarter period of the slowest mode, or a share of the `evaluations` to come.
+    """
     generator = torch.Generator(position.device).manual_seed(seed)
     path = path_length(target)
 
-    def kernel(size: float) -> HMC:
-        leaps = max(1, min(TUNING_LEAPS, round(path / size)))
+    def kernel(size: float, most: int = TUNING_LEAPS) -> HMC:
+        leaps = max(1, min(most, round(path / size)))
         return HMC(size, leaps, target.energy, target.force, drift_first=True)
 
     size = target.losses.dimension**-0.25
     engine = Engine(kernel(size), target.full, position, generator, ceiling(target))
     size = _tuned(engine, kernel, size, steps, steps * TUNING_LEAPS, lambda fraction, text: None)
+    engine.use(kernel(size, max(TUNING_LEAPS, min(MAX_LEAPS, evaluations // FLIGHT_SHARE))))
+    engine.run(FLIGHTS, capture=False)
     return engine.position, size
 
 

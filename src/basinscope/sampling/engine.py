@@ -52,6 +52,7 @@ class Engine:
         self.alive = torch.ones(len(position), dtype=torch.bool, device=position.device)
         self._graph: torch.cuda.CUDAGraph | None = None
         self._capturable = position.device.type == "cuda" and position.numel() <= CAPTURED
+        self._warm = False
         self.kernel = kernel
         self._state = kernel.init(position.clone(), evaluate, self._random)
 
@@ -103,7 +104,7 @@ class Engine:
         static = type(self._state)(*(entry.clone() for entry in self._state))
         alive = self.alive.clone()
         rng = self._generator.get_state()
-        self._capturable = self._warmed(static, alive)
+        self._capturable = self._warm or self._warmed(static, alive)
         self._generator.set_state(rng)
         self._state, self.alive = static, alive
         if not self._capturable:
@@ -128,4 +129,5 @@ class Engine:
                     self._step()
             except RuntimeError:
                 return False
+        self._warm = True
         return True
