@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
+from unittest.mock import patch
 
 import torch
 from torch.overrides import TorchFunctionMode
@@ -23,13 +24,18 @@ def warming() -> Iterator[None]:
 
 @contextmanager
 def unwaiting() -> Iterator[None]:
-    """Raise `RuntimeError` where what it encloses waits for the GPU: such work cannot be captured."""
+    """Raise `RuntimeError` where what it encloses waits for the GPU: such work cannot be captured.
+
+    Models that ask whether they are being captured, as those of `transformers` do to leave checks of values out, are
+    told so.
+    """
     before = torch.cuda.get_sync_debug_mode()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that it does not see every wait: capture itself would
         torch.cuda.set_sync_debug_mode("error")
     try:
-        yield
+        with patch.object(torch.cuda, "is_current_stream_capturing", return_value=True):
+            yield
     finally:
         torch.cuda.set_sync_debug_mode(before)
 

@@ -37,6 +37,7 @@ KERNELS = {
     "sgnht": SGNHT(0.1),
     "mala": MALA(0.5, lambda here: here.excess),
     "hmc": HMC(0.5, 3, lambda here: here.excess, lambda z: bowl(1.0)(z).gradient),
+    "hmc, drift first": HMC(0.5, 3, lambda here: here.excess, lambda z: bowl(1.0)(z).gradient, drift_first=True),
 }
 
 

@@ -179,12 +179,41 @@ def test_mala_is_exact_where_sgld_is_not():
     agrees(variances(MALA(eps, energy), gaussian(), start(), steps=6000, burn=1000), 1 / CURVATURES)
 
 
-def test_hmc_is_exact_where_leapfrog_is_not():
-    # h√a = 1.5, jittered: unadjusted leapfrog would have 1/(1 − h²a/4) = 2.3 times the variance.
+@pytest.mark.parametrize("drift_first", [False, True])
+def test_hmc_is_exact_where_leapfrog_is_not(drift_first):
+    # h√a = 1.5, jittered: unadjusted leapfrog would have 1/(1 − h²a/4) = 2.3 times the variance, or as much less.
     step = 1.5 / STIFFEST**0.5
-    kernel = HMC(step, round(0.5 * math.pi / step), energy, forces)
+    kernel = HMC(step, round(0.5 * math.pi / step), energy, forces, drift_first)
     position = torch.zeros(CHAINS, 3, dtype=f64)
     agrees(variances(kernel, gaussian(), position, steps=120, burn=40), 1 / CURVATURES)
+
+
+@pytest.mark.parametrize(("drift_first", "leaves"), [(False, False), (True, True)])
+def test_chains_leave_a_minimum_of_high_dimension_by_steps_that_drift_first(drift_first, leaves):
+    # After a quarter period z² is 1 instead of 0, and p² 0 instead of 1: energies change by ± dh²/8 = 125.
+    kernel = HMC(0.1, 16, energy, lambda z: z, drift_first)
+    random = Random.seeded(torch.Generator().manual_seed(0))
+    state = kernel.init(torch.zeros(20, 100_000, dtype=torch.float32), unit, random)
+    state, draw = kernel.step(state, unit, random)
+    usual = draw.acceptance[draw.acceptance.argsort()][:10]  # the others may have taken a smaller step
+    assert bool((usual == 1).all()) if leaves else bool((usual < 1e-10).all())
+
+
+@pytest.mark.parametrize("leaps", [1, 2, 7])
+def test_drifting_first_is_reversible(leaps):
+    """The path back from its end, with momentum turned round, ends where it began."""
+    kernel = HMC(0.3, leaps, energy, lambda z: z**3, drift_first=True)
+    step, ahead = torch.tensor([[0.3]], dtype=f64), torch.tensor([[0.7, -1.1]], dtype=f64)
+    position, momentum = torch.tensor([[0.4, 0.2]], dtype=f64), ahead
+    for turn in (1, -1):
+        momentum = turn * momentum
+        position, momentum, _ = kernel.path(position, momentum, step, quartic(position).gradient, quartic)
+    torch.testing.assert_close(position, torch.tensor([[0.4, 0.2]], dtype=f64))
+    torch.testing.assert_close(-momentum, ahead)
+
+
+def unit(z):
+    return Evaluation(0.5 * z.double().square().sum(1), z, z.double().square().sum(1))
 
 
 def quartic(z):

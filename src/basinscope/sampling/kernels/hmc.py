@@ -44,24 +44,31 @@ class HMC:
         momentum = random.normal(state.position)
         h = column(self.step_size, state.position) * _wobble(random, state.position[:, :1])
         kinetic = squared_norm(momentum)
-        position, drift = state.position, 0.5 * h
-        if not self.drift_first:
-            momentum, drift = torch.addcmul(momentum, state.gradient, -0.5 * h), h
-        for _ in range(self.leaps - 1):
-            position, drift = torch.addcmul(position, momentum, drift), h
-            momentum = torch.addcmul(momentum, self.forces(position), -h)
-        if self.drift_first:
-            position = torch.addcmul(position, momentum, drift)
-            momentum = torch.addcmul(momentum, self.forces(position), -h)
-            drift = 0.5 * h
-        position = torch.addcmul(position, momentum, drift)
-        there = evaluate(position)
-        if not self.drift_first:
-            momentum = torch.addcmul(momentum, there.gradient, -0.5 * h)
+        position, momentum, there = self.path(state.position, momentum, h, state.gradient, evaluate)
         new = Point(position, *there, self.energy(there))
         log_ratio = state.energy - new.energy + 0.5 * (kinetic - squared_norm(momentum))
         chosen, acceptance = choose(state, new, log_ratio, random.uniform(log_ratio))
         return chosen, Draw(chosen.position, chosen.evaluation, acceptance)
+
+    def path(
+        self, position: Tensor, momentum: Tensor, h: Tensor, gradient: Tensor, evaluate: Evaluate
+    ) -> tuple[Tensor, Tensor, Evaluation]:
+        """Position, momentum and evaluation after `leaps` steps of size h; `gradient` is that at the beginning."""
+        if self.drift_first:
+            position = torch.addcmul(position, momentum, 0.5 * h)
+            momentum = torch.addcmul(momentum, self.forces(position), -h)
+            for _ in range(self.leaps - 1):
+                position = torch.addcmul(position, momentum, h)
+                momentum = torch.addcmul(momentum, self.forces(position), -h)
+            position = torch.addcmul(position, momentum, 0.5 * h)
+            return position, momentum, evaluate(position)
+        momentum = torch.addcmul(momentum, gradient, -0.5 * h)
+        for _ in range(self.leaps - 1):
+            position = torch.addcmul(position, momentum, h)
+            momentum = torch.addcmul(momentum, self.forces(position), -h)
+        position = torch.addcmul(position, momentum, h)
+        there = evaluate(position)
+        return position, torch.addcmul(momentum, there.gradient, -0.5 * h), there
 
 
 def _wobble(random: Random, like: Tensor) -> Tensor:

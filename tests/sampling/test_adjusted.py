@@ -1,0 +1,54 @@
+"""How Hamiltonian chains start, and how long their paths are."""
+
+import torch
+
+from basins import quadratic
+from basinscope.measures.planting import plant
+from basinscope.sampling import adjusted
+from basinscope.sampling.chains import ChainLosses
+from basinscope.sampling.target import Target, Whitening
+
+CHAINS = 8
+
+
+def unknown(curvatures, gamma):
+    """A quadratic of which the sampler knows nothing but its stiffest curvature, 1: it is not whitened."""
+    land = quadratic(curvatures, n=len(curvatures) + 8)
+    losses = ChainLosses(land)
+    return Target(losses, 1.0, gamma, Whitening.identity(losses.origin)), torch.zeros(CHAINS, losses.dimension)
+
+
+def test_a_pilot_brings_stiff_and_flat_modes_to_equilibrium():
+    gamma = 1e-4
+    target, origin = unknown([1.0] * 200 + [0.0] * 200, gamma)
+    position, _ = adjusted.pilot(target, origin, seed=0, steps=24, evaluations=16 * 1024)
+    stiff, flat = position[:, :200].square().mean(), position[:, 200:].square().mean()
+    # Variances 1/(1 + γ) and 1/γ; 1600 draws of each, a relative standard error of √(2/1600) if all are independent.
+    assert abs(float(stiff) - 1) < 0.2
+    assert abs(gamma * float(flat) - 1) < 0.4, "short transitions alone reach a few per cent of it"
+    position, _ = adjusted.pilot(target, origin, seed=0, steps=24, evaluations=16)
+    assert gamma * float(position[:, 200:].square().mean()) < 0.2
+
+
+def test_paths_are_as_long_as_the_slowest_mode_asks_for_if_the_budget_allows():
+    target, origin = unknown([1.0] * 20 + [0.0] * 20, 1e-3)
+
+    def leaps(evaluations):
+        run = adjusted.sample(
+            target, origin, seed=0, rtol=0.02, evaluations=evaluations, report=lambda fraction, text: None, draws=16
+        )
+        return run.settings["leaps"], adjusted.path_length(target) / run.step_size
+
+    few, wanted = leaps(1000)
+    assert wanted > few == adjusted.USUAL_LEAPS
+    many, wanted = leaps(64 * 200)
+    assert adjusted.USUAL_LEAPS < many == min(200, round(wanted))
+
+
+def test_large_deep_networks_are_near_equilibrium_after_a_pilot():
+    planted = plant((30, 40, 40, 30), 30, 40, curvature=300.0, seed=0)
+    losses = ChainLosses(planted.land)
+    target = Target(losses, 1.0, 1.0, Whitening.identity(losses.origin, 300.0**-0.5))
+    position, _ = adjusted.pilot(target, torch.zeros(CHAINS, losses.dimension), seed=0, steps=24, evaluations=4000)
+    excess = float(losses.excess(target.whitening(position)).mean())
+    assert abs(excess / float(planted.coefficient) - 1) < 0.2
