@@ -318,7 +318,7 @@ def cost(job: Any) -> float:
     """Seconds on an H200, roughly."""
     if job.part == "truth":
         size = size_of(job.widths)
-        return 6.0 + (0.7 if job.minibatch_samples else 0.4) * job.budget + job.draws * (1.2e-4 + 2.5e-11 * size)
+        return 6.0 + (2.2 if job.minibatch_samples else 1.2) * job.budget + job.draws * (1.2e-4 + 1.2e-10 * size)
     if job.part == "resolution":
         return 4.0 + len(job.rungs) * job.budget * 0.8
     if job.part == "atlas":
