@@ -21,12 +21,13 @@ def unknown(curvatures, gamma):
 def test_a_pilot_brings_stiff_and_flat_modes_to_equilibrium():
     gamma = 1e-4
     target, origin = unknown([1.0] * 200 + [0.0] * 200, gamma)
-    position, _ = adjusted.pilot(target, origin, seed=0, steps=24, evaluations=16 * 1024)
+    position, size, left = adjusted.pilot(target, origin, seed=0, steps=24, evaluations=16 * 1024)
+    assert left == 16 * 1024 - 2 * min(1024, round(adjusted.path_length(target) / size))
     stiff, flat = position[:, :200].square().mean(), position[:, 200:].square().mean()
     # Variances 1/(1 + γ) and 1/γ; 1600 draws of each, a relative standard error of √(2/1600) if all are independent.
     assert abs(float(stiff) - 1) < 0.2
     assert abs(gamma * float(flat) - 1) < 0.4, "short transitions alone reach a few per cent of it"
-    position, _ = adjusted.pilot(target, origin, seed=0, steps=24, evaluations=16)
+    position, *_ = adjusted.pilot(target, origin, seed=0, steps=24, evaluations=16)
     assert gamma * float(position[:, 200:].square().mean()) < 0.2
 
 
@@ -49,6 +50,6 @@ def test_large_deep_networks_are_near_equilibrium_after_a_pilot():
     planted = plant((30, 40, 40, 30), 30, 40, curvature=300.0, seed=0)
     losses = ChainLosses(planted.land)
     target = Target(losses, 1.0, 1.0, Whitening.identity(losses.origin, 300.0**-0.5))
-    position, _ = adjusted.pilot(target, torch.zeros(CHAINS, losses.dimension), seed=0, steps=24, evaluations=4000)
+    position, *_ = adjusted.pilot(target, torch.zeros(CHAINS, losses.dimension), seed=0, steps=24, evaluations=4000)
     excess = float(losses.excess(target.whitening(position)).mean())
     assert abs(excess / float(planted.coefficient) - 1) < 0.2

@@ -126,12 +126,12 @@ def sample(
         return result(exhausted=True)
 
 
-def pilot(target: Target, position: Tensor, seed: int, steps: int, evaluations: int) -> tuple[Tensor, float]:
-    """Where chains from the minimum `position` are after `steps` short transitions and a few long ones, and the step
-    size tuned on the way.
+def pilot(target: Target, position: Tensor, seed: int, steps: int, evaluations: int) -> tuple[Tensor, float, int]:
+    """Where chains from the minimum `position` are after `steps` short transitions and a few long ones, the step size
+    tuned on the way, and what the long ones left of the `evaluations`.
 
     From rest, a mode is in equilibrium after a quarter of its period; by short transitions it gets there as a random
-    walk does. The long ones take a quarter period of the slowest mode, or a share of the `evaluations` to come.
+    walk does. The long ones take a quarter period of the slowest mode, or a share of the `evaluations`.
     """
     generator = torch.Generator(position.device).manual_seed(seed)
     path = path_length(target)
@@ -143,9 +143,10 @@ def pilot(target: Target, position: Tensor, seed: int, steps: int, evaluations: 
     size = target.losses.dimension**-0.25
     engine = Engine(kernel(size), target.full, position, generator, ceiling(target))
     size = _tuned(engine, kernel, size, steps, steps * TUNING_LEAPS, lambda fraction, text: None)
-    engine.use(kernel(size, max(TUNING_LEAPS, min(MAX_LEAPS, evaluations // FLIGHT_SHARE))))
+    flight = kernel(size, max(TUNING_LEAPS, min(MAX_LEAPS, evaluations // FLIGHT_SHARE)))
+    engine.use(flight)
     engine.run(FLIGHTS, capture=False)
-    return engine.position, size
+    return engine.position, size, evaluations - FLIGHTS * flight.leaps
 
 
 def _tuned(

@@ -179,7 +179,9 @@ class Sampler:
         evaluations = int(_MAIN * settings.budget / self._cost.of(self.land.n, chains))
         side = start is not None
         if start is None:
-            there, size = adjusted.pilot(target, self._at_origin(chains), settings.seed, _PILOT, evaluations)
+            there, size, evaluations = adjusted.pilot(
+                target, self._at_origin(chains), settings.seed, _PILOT, evaluations
+            )
             target, position = self._whitened(target.whitening(there), at)
         else:
             target, position = self._whitened(start.displacement, at)
