@@ -106,7 +106,7 @@ def sample(
                 block = engine.run(min(4, goal - trace.draws))
                 trace.append(block)
                 report(trace.draws / limit, f"{trace.draws} draws")
-                if step_size is None and trace.draws <= goal // 2 and np.nanmean(block[..., -1]) < STUCK:
+                if step_size is None and trace.draws <= discard * goal and np.nanmean(block[..., -1]) < STUCK:
                     size *= 0.8
                     engine.use(kernel(size))
             run = result(exhausted=False)
