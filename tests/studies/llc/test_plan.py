@@ -24,7 +24,7 @@ def test_the_paper_scale_fits_the_device():
     found = plan.units(plan.jobs(plan.Plan()))
     seconds = [sum(map(plan.cost, unit)) for unit in found]
     assert sum(seconds) < 2 * 3600
-    assert max(seconds) <= 240
+    assert max(seconds) <= 300
 
 
 def test_populations_stay_together():
