@@ -103,10 +103,8 @@ def _told(outcome: Outcome) -> tuple[float, float]:
 
 def judged(measured: Sampler, outcome: Outcome, sides: dict[float, tuple[float, float]]) -> Estimate:
     """The estimate with its verdict, from a finished run."""
-    at = outcome.at
-    value = at.nbeta * outcome.excess
-    rounding = _ROUNDING[measured.land.dtype] * abs(value)
-    stderr = math.hypot(at.nbeta * outcome.stderr, rounding)
+    value, sampled = _told(outcome)
+    stderr = math.hypot(sampled, _ROUNDING[measured.land.dtype] * abs(value))
     diagnostics = _diagnostics(measured, outcome, sides)
     failures, doubts = _reasons(value, stderr, outcome, diagnostics)
     verdict: Verdict = "failed" if failures else "doubtful" if doubts else "ok"

@@ -57,18 +57,16 @@ class HMC:
         if self.drift_first:
             position = torch.addcmul(position, momentum, 0.5 * h)
             momentum = torch.addcmul(momentum, self.forces(position), -h)
-            for _ in range(self.leaps - 1):
-                position = torch.addcmul(position, momentum, h)
-                momentum = torch.addcmul(momentum, self.forces(position), -h)
-            position = torch.addcmul(position, momentum, 0.5 * h)
-            return position, momentum, evaluate(position)
-        momentum = torch.addcmul(momentum, gradient, -0.5 * h)
+        else:
+            momentum = torch.addcmul(momentum, gradient, -0.5 * h)
         for _ in range(self.leaps - 1):
             position = torch.addcmul(position, momentum, h)
             momentum = torch.addcmul(momentum, self.forces(position), -h)
-        position = torch.addcmul(position, momentum, h)
+        position = torch.addcmul(position, momentum, 0.5 * h if self.drift_first else h)
         there = evaluate(position)
-        return position, torch.addcmul(momentum, there.gradient, -0.5 * h), there
+        if not self.drift_first:
+            momentum = torch.addcmul(momentum, there.gradient, -0.5 * h)
+        return position, momentum, there
 
 
 def _wobble(random: Random, like: Tensor) -> Tensor:
