@@ -230,3 +230,14 @@ def test_tiles_respect_the_memory_bound():
         assert least or 4 * tiles.samples * tiles.probes * activation_bytes(land) <= memory / 4
     generous = hessian(land).tiles
     assert (generous.samples, generous.probes, generous.keep) == (400, 32, True)
+
+
+def test_single_vectors_go_through_in_larger_batches():
+    net = nn.Sequential(nn.Linear(30, 50), nn.Tanh(), nn.Linear(50, 5)).double()
+    land = bs.Landscape(net, "cross_entropy", (torch.randn(400, 30, dtype=f64), torch.randint(5, (400,))))
+    memory = 32 * 4 * 4 * 64 * activation_bytes(land)
+    several, single = hessian(land, memory=memory), hessian(land, memory=memory, probes=1)
+    assert single.tiles.probes == 1 < several.tiles.probes
+    assert single.tiles.samples > several.tiles.samples
+    v = torch.randn(land.dimension, 3, dtype=f64)
+    assert torch.allclose(single @ v, several @ v, atol=1e-13)

@@ -15,7 +15,7 @@ from ..losses import logits
 from ..samples import Samples
 from .likelihood import drawn, missing_likelihood, output_curvature
 from .precision import full_precision
-from .tiles import Tiles, plan
+from .tiles import MOST_PROBES, Tiles, plan
 
 Matrix = Literal["hessian", "fisher", "covariance"]
 LinearMap = Callable[[Parameters], Parameters]
@@ -136,8 +136,11 @@ class Dense:
         return self.matrix @ v.to(self.matrix)
 
 
-def hessian(land: Landscape, *, memory: int | None = None) -> CurvatureOperator:
+def hessian(land: Landscape, *, memory: int | None = None, probes: int = MOST_PROBES) -> CurvatureOperator:
     """H = ∇²L_n(w*), the Hessian of the mean loss.
+
+    At most `probes` vectors are multiplied at once. Say 1 if it is to be one at a time: batches are then larger, within
+    the same memory.
 
     Examples:
         >>> import torch, basinscope as bs
@@ -150,7 +153,7 @@ def hessian(land: Landscape, *, memory: int | None = None) -> CurvatureOperator:
     def linear_map(batch: Samples) -> LinearMap:
         return _second_derivative(land, lambda parameters: land.losses(parameters, batch).sum())
 
-    return CurvatureOperator(land, "hessian", False, linear_map, plan(land, memory, copies=4))
+    return CurvatureOperator(land, "hessian", False, linear_map, plan(land, memory, copies=4, most=probes))
 
 
 def residual(land: Landscape, *, memory: int | None = None) -> CurvatureOperator:

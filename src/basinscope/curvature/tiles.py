@@ -68,15 +68,16 @@ def convolutional(land: Landscape) -> bool:
     return any(isinstance(module, nn.modules.conv._ConvNd) for module in land.module.modules())
 
 
-def plan(land: Landscape, memory: int | None, copies: int) -> Tiles:
+def plan(land: Landscape, memory: int | None, copies: int, most: int = MOST_PROBES) -> Tiles:
     """Tiles that stay within the bound when a product holds `copies` times the activations per probe.
 
-    Half of the memory is for the linearizations, half for the products with the probes.
+    There are at most `most` probes, fewer where they would leave little memory for samples; the fewer, the more
+    samples a batch has. Half of the memory is for the linearizations, half for the products with the probes.
     """
     bound = memory_bound(land, memory)
     sample = copies * activation_bytes(land)
     vector = 4 * land.dimension * land.parameters[next(iter(land.parameters))].element_size()
-    probes = 1 if _prefers_single(land) else max(1, min(MOST_PROBES, bound // (8 * vector)))
+    probes = 1 if _prefers_single(land) else max(1, min(most, bound // (8 * vector)))
     while probes > 1 and bound // 4 // (sample * probes) < min(land.n, 64):
         probes //= 2  # small batches cost more than few probes
     samples = max(1, min(land.n, bound // 4 // (sample * probes)))

@@ -16,6 +16,8 @@ from .store import Damaged, Store
 from .study import Study
 from .units import Planned, planned
 
+_ORIGIN = ("basinscope", "commit", "device", "python", "platform")
+
 
 class Results:
     """The stored results of a study at given settings.
@@ -107,9 +109,19 @@ class Results:
             "jobs": len(self.jobs),
             "results": len(self._loaded),
             "seconds": sum(record["seconds"] for record, *_ in self._loaded.values()),
-            **{name: _counted(origins, name) for name in ("basinscope", "commit", "device", "python", "platform")},
+            **{name: _counted(origins, name) for name in _ORIGIN},
             "libraries": dict(sorted(Counter(canonical_pairs(origins)).items())),
+            "origins": self._origins(),
         }
+
+    def _origins(self) -> list[dict[str, Any]]:
+        """Every origin there is, with the keys of the jobs that come from it and the seconds they took."""
+        found: dict[str, dict[str, Any]] = {}
+        for key, (record, *_) in self._loaded.items():
+            origin = {name: record["provenance"].get(name) for name in (*_ORIGIN, "libraries")}
+            jobs = found.setdefault(json.dumps(origin, sort_keys=True), {**origin, "jobs": {}})["jobs"]
+            jobs[key] = record["seconds"]
+        return list(found.values())
 
     def write(self, folder: Path) -> list[Path]:
         """Write `table.parquet`, `table.csv`, `provenance.json` and what the study's own report makes of them."""

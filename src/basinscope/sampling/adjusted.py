@@ -27,7 +27,7 @@ USUAL_LEAPS = 48  # more only where the budget allows `TRANSITIONS` of them
 TRANSITIONS = 64
 TUNING_LEAPS = 12  # energy errors are all there after a few steps, so that longer paths would tune no better
 FLIGHTS = 2  # transitions of a pilot that are as long as the slowest mode asks for
-FLIGHT_SHARE = 16  # of the budget, for each of them
+FLIGHT_SHARE = 6  # of the budget, for each of them
 STUCK = 0.6  # acceptance of a few transitions below which a step is made smaller at once
 _CREDIBLE = 100.0  # a chain whose nβ·excess passes this many times the dimension has diverged
 

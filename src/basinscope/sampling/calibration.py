@@ -12,6 +12,7 @@ from torch import Tensor
 from ..checks import positive
 from ..curvature.eigen import top_eigenpairs
 from ..curvature.operators import CurvatureOperator, hessian
+from ..curvature.tiles import MOST_PROBES
 from ..landscape import Landscape, watanabe_nbeta
 from .chains import ChainLosses
 from .cost import Cost
@@ -117,8 +118,10 @@ def geometry(
     directions that are flat at w* and stiff elsewhere, which is what limits a sampler's step on a curved valley.
     """
     _, gradient = losses.full(torch.zeros_like(displacements[:1]))
-    operator = _Mean([hessian(part) for part in _views(land, losses.origin + displacements)])
-    if land.dimension <= _DENSE:
+    dense = land.dimension <= _DENSE
+    probes = MOST_PROBES if dense else 1
+    operator = _Mean([hessian(part, probes=probes) for part in _views(land, losses.origin + displacements)])
+    if dense:
         matrix = (operator @ torch.eye(land.dimension, dtype=land.dtype, device=land.device)).double()
         values, vectors = torch.linalg.eigh((matrix + matrix.T) / 2)
         return Geometry(values.flip(0).cpu(), vectors.flip(1).to(land.dtype), gradient[0])

@@ -1,7 +1,8 @@
-"""Jobs of a study where pydantic is not installed, in stretches of minutes: `run`, `plan` and `adopt` for any study.
+"""Jobs of a study where pydantic is not installed, in stretches of minutes, by the same commands for any study.
 
 `run` computes what is neither in `--out` nor in a `--have` folder, one JSON file a job; `adopt` puts such files into a
-store, from which `basinscope study report` makes tables and figures; `plan` says what is left and for how long.
+store, from which `basinscope study report` makes tables and figures; `restore` takes a report's results back into such
+files; `plan` says what is left and for how long.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from ..objects import nearest
 from ..runs.identity import job_key
 from ..runs.provenance import provenance
 from .plans import StudyPlan
+from .restoring import restored
 
 Rows = Sequence[Mapping[str, Any]]
 
@@ -92,12 +94,15 @@ class Plain:
         program = f"python -m basinscope.studies.{self.plan.NAME.replace('-', '_')}"
         parser = argparse.ArgumentParser(prog=program, description=__doc__)
         commands = parser.add_subparsers(required=True)
-        for name, command in (("run", self._run), ("plan", self._listed)):
+        for name, command in (("run", self._run), ("plan", self._listed), ("restore", self._restore)):
             sub = commands.add_parser(name)
             sub.set_defaults(command=command)
             sub.add_argument("--scale", choices=list(self.plan.SCALES), default="smoke")
             sub.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="change a setting")
             sub.add_argument("--out", type=Path, required=True, help="folder for new results")
+            if name == "restore":
+                sub.add_argument("report", type=Path, help="folder that `basinscope study report` wrote")
+                continue
             sub.add_argument("--have", type=Path, action="append", default=[], help="folders with earlier results")
             sub.add_argument(
                 "--scratch", type=Path, default=Path("runs") / self.plan.NAME, help="partial work of units"
@@ -146,7 +151,8 @@ class Plain:
         for found in self.run(Stretch(unit, wanted, folder, seconds, given.phase)):
             now = time.monotonic()
             for job, rows in found:
-                _write(given.out / f"{self.key(job)}.json", job, rows, (now - last) / len(found))
+                origin = {**provenance(), "seed": job.seed}
+                _write(given.out / f"{self.key(job)}.json", job, rows, (now - last) / len(found), origin)
             last, count = now, count + len(found)
         return count
 
@@ -178,6 +184,16 @@ class Plain:
         print(f"{len(files)} results put into {given.store}")
         return 0
 
+    def _restore(self, given: argparse.Namespace) -> int:
+        """Write the results of a report's table, one file a job."""
+        given.out.mkdir(parents=True, exist_ok=True)
+        jobs = {self.key(job): job for job in self.plan.jobs(self.planned(given.scale, given.set))}
+        there = list(restored(jobs, given.report))
+        for job, rows, seconds, origin in there:
+            _write(given.out / f"{self.key(job)}.json", job, rows, seconds, {**origin, "seed": job.seed})
+        print(f"{len(there)} of {len(jobs)} results restored from {given.report}")
+        return 0
+
     def _address(self, config: Mapping[str, Any]) -> str:
         return job_key(self.plan.NAME, self.plan.VERSION, config)
 
@@ -197,9 +213,9 @@ class Plain:
         return found
 
 
-def _write(path: Path, job: Any, rows: Rows, seconds: float) -> None:
+def _write(path: Path, job: Any, rows: Rows, seconds: float, origin: Mapping[str, Any]) -> None:
     plain = [{name: _plain(value) for name, value in row.items()} for row in rows]
-    told = {"config": job.config(), "rows": plain, "seconds": seconds, "provenance": {**provenance(), "seed": job.seed}}
+    told = {"config": job.config(), "rows": plain, "seconds": seconds, "provenance": origin}
     part = path.with_suffix(".part")
     part.write_text(json.dumps(told))
     part.replace(path)

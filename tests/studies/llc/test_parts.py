@@ -108,6 +108,21 @@ def test_pieces_and_subsets():
     assert sum(part.dimension for part in pieces(flat).values()) == flat.dimension
 
 
+def test_parts_that_were_measured_are_not_measured_again(tmp_path, monkeypatch):
+    land = bs.Landscape(ffnn([3, 4, 2]), "cross_entropy", blob())
+    job = first("beyond", beyond_budget=0.1, beyond_sampler="sgld", beyond_chains=2, beyond_draws=20)
+    subject = replace(cases.subject("text", "small", 0), gamma=1.0)
+    named, kept = pieces(land), tmp_path / "pieces.json"
+    whole = beyond.one_by_one(named, job, subject, tmp_path / "whole.json")
+    beyond.one_by_one({"1 Linear": named["1 Linear"]}, job, subject, kept)  # cut off after the first
+    measured = []
+    monkeypatch.setattr(beyond, "measured", lambda *given, old=beyond.measured: measured.append(given) or old(*given))
+    assert repr(beyond.one_by_one(named, job, subject, kept)) == repr(whole)
+    assert [given[0] for given in measured] == [named["3 Linear"]]
+    assert [row["piece"] for row in whole] == list(named)
+    assert all(row["llc_warnings"] for row in whole if row["llc_verdict"] != "ok")
+
+
 def test_accuracy_of_a_perfect_network():
     net = nn.Linear(3, 2, bias=False)
     with torch.no_grad():

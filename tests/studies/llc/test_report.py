@@ -127,3 +127,18 @@ def test_all_parts_run_without_pydantic_and_become_tables_figures_and_a_page(tmp
     assert "smoke scale" in written_page
     assert "| target | wanted | found | met |" in written_page
     assert STUDY.findings(results)
+
+    restore = ["restore", str(tmp_path / "report"), "--scale", "smoke", *changes, "--out", str(tmp_path / "back")]
+    assert main(restore) == 0
+    assert main(["adopt", str(tmp_path / "back"), "--store", str(tmp_path / "again")]) == 0
+    restored = Results(STUDY, resolved(STUDY, "smoke", given), Store(tmp_path / "again"))
+    assert not restored.missing
+    restored.write(tmp_path / "same")
+    for name in {name for name in written if name.endswith((".csv", ".json", ".md"))} - {"table.csv"}:
+        assert (tmp_path / "same" / name).read_text() == (tmp_path / "report" / name).read_text()
+
+
+def test_only_reports_can_be_restored(tmp_path, capsys):
+    (tmp_path / "provenance.json").write_text("{}")
+    assert main(["restore", str(tmp_path), "--out", str(tmp_path / "out")]) == 2
+    assert "names no origins" in capsys.readouterr().err

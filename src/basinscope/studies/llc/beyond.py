@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,7 +12,6 @@ import torch
 from torch import Tensor, nn
 
 from ...errors import InputError
-from ...estimates import Estimate
 from ...landscape import Landscape
 from ...measures.llc import llc
 from ...measures.soft_rank import soft_rank
@@ -34,19 +34,26 @@ def run(job: Follow, folder: Path) -> list[Row]:
     found = subject(job.case, job.size, job.seed)
     if job.view == "training":
         return through_training(job, found, folder)
-    land = ended(job, found, folder)
-    if job.view == "weights":
-        return [
-            {"piece": name, "parameters": part.dimension, **columns(measured(part, job, found))}
-            for name, part in pieces(land).items()
-        ]
-    if job.view == "data":
-        return [
-            {"piece": name, "n": part.n, "train_loss": float(part.per_sample().mean()),
-             **columns(measured(part, job, found))}
-            for name, part in subsets(land).items()
-        ]  # fmt: skip
-    raise InputError(f"view must be 'training', 'weights' or 'data', got {job.view!r}")
+    views = {"weights": pieces, "data": subsets}
+    if job.view not in views:
+        raise InputError(f"view must be 'training', 'weights' or 'data', got {job.view!r}")
+    return one_by_one(views[job.view](ended(job, found, folder)), job, found, folder / "pieces.json")
+
+
+def one_by_one(parts: Mapping[str, Landscape], job: Follow, found: Subject, kept: Path) -> list[Row]:
+    """A row for each part of the weights or the data, written down at once: what is cut off goes on from there."""
+    rows: dict[str, Row] = json.loads(kept.read_text()) if kept.is_file() else {}
+    for name, part in parts.items():
+        if name not in rows:
+            estimates = measured(part, job, found)
+            rows[name] = {
+                "piece": name, "parameters": part.dimension, "n": part.n, "train_loss": float(part.per_sample().mean()),
+                **columns(estimates), "llc_warnings": "; ".join(estimates["llc"].warnings),
+            }  # fmt: skip
+            unfinished = kept.with_suffix(".part")
+            unfinished.write_text(json.dumps(rows))
+            unfinished.replace(kept)
+    return [rows[name] for name in parts]
 
 
 def through_training(job: Follow, found: Subject, folder: Path) -> list[Row]:
@@ -72,7 +79,7 @@ def through_training(job: Follow, found: Subject, folder: Path) -> list[Row]:
         folder=folder, progress=False,
     )  # fmt: skip
     keep = ("step", "epoch", "train_loss", "validation_loss", "train_accuracy", "test_accuracy", "llc", "llc_stderr",
-            "llc_verdict", "half_soft_rank", "gamma", "nbeta")  # fmt: skip
+            "llc_verdict", "half_soft_rank", "gamma", "nbeta", "llc_warnings")  # fmt: skip
     return [{name: row.get(name) for name in keep} for row in run_.rows]
 
 
@@ -88,11 +95,12 @@ def ended(job: Follow, found: Subject, folder: Path) -> Landscape:
     return Landscape(net, "cross_entropy", found.data.train)
 
 
-def measured(land: Landscape, job: Follow, found: Subject) -> dict[str, Estimate | float]:
+def measured(land: Landscape, job: Follow, found: Subject) -> dict[str, Any]:
     """λ̂ and, where a matrix product is cheap, half the Fisher matrix's soft rank at the same resolution, else NaN."""
     at = resolution(land, None, found.gamma)
+    sampler = found.sampler if job.sampler == "auto" else job.sampler
     estimate = llc(
-        land, gamma=at.gamma, sampler=job.sampler, chains=job.chains or None, draws=job.draws or None,
+        land, gamma=at.gamma, sampler=sampler, chains=job.chains or None, draws=job.draws or None,
         batch_size=found.chain_batch, budget=job.budget, rtol=0.05, seed=job.seed, progress=False,
     )  # fmt: skip
     half = math.nan

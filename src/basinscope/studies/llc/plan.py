@@ -112,7 +112,7 @@ class Plan:
     entropy_budget: float = 8.0
     beyond_cases: tuple[str, ...] = ("resnet", "text", "grokking")
     beyond_size: str = "full"
-    beyond_epochs: int = 20
+    beyond_epochs: int = 60
     beyond_moments: int = 5
     grokking_epochs: int = 1500
     grokking_moments: int = 20

@@ -169,14 +169,14 @@ def comparisons(rows: pd.DataFrame) -> list[Row]:
 
 def _training(rows: pd.DataFrame) -> list[Row]:
     kept = ("case", "epoch", "train_loss", "validation_loss", "train_accuracy", "test_accuracy", "llc", "llc_stderr",
-            "llc_verdict", "half_soft_rank", "gamma", "nbeta")  # fmt: skip
+            "llc_verdict", "half_soft_rank", "gamma", "nbeta", "llc_warnings")  # fmt: skip
     own = rows[rows["view"] == "training"]
     return [{name: row.get(name) for name in kept} for row in own.to_dict("records")]
 
 
 def _parts(rows: pd.DataFrame) -> list[Row]:
     kept = ("case", "view", "piece", "parameters", "n", "train_loss", "llc", "llc_stderr", "llc_verdict",
-            "half_soft_rank", "gamma", "nbeta")  # fmt: skip
+            "half_soft_rank", "gamma", "nbeta", "llc_warnings")  # fmt: skip
     own = rows[rows["view"] != "training"]
     return [{name: row.get(name) for name in kept} for row in own.to_dict("records")]
 
