@@ -46,6 +46,20 @@ def test_paths_are_as_long_as_the_slowest_mode_asks_for_if_the_budget_allows():
     assert adjusted.USUAL_LEAPS < many == min(200, round(wanted))
 
 
+def test_smaller_steps_are_paid_for_by_fewer_draws(monkeypatch):
+    target, origin = unknown([1.0] * 400 + [0.0] * 20, 1e-3)
+    monkeypatch.setattr(adjusted, "_tuned", lambda *given: 1.5)  # far too large: nothing is accepted at first
+    gradients = []
+    monkeypatch.setattr(
+        ChainLosses, "gradient", lambda *given, old=ChainLosses.gradient: gradients.append(0) or old(*given)
+    )
+    run = adjusted.sample(target, origin, seed=0, rtol=1e-4, evaluations=4000, report=lambda fraction, text: None)
+    assert run.step_size < 1.0
+    assert run.exhausted
+    assert 2000 < len(gradients) <= 3000
+    assert run.trace.draws < 3000 // round(adjusted.path_length(target) / 1.5)
+
+
 def test_large_deep_networks_are_near_equilibrium_after_a_pilot():
     planted = plant((30, 40, 40, 30), 30, 40, curvature=300.0, seed=0)
     losses = ChainLosses(planted.land)

@@ -94,21 +94,29 @@ def sample(
         alive = engine.alive.cpu().numpy()
         return Run(target, trace, alive, engine.living(), size, settings, interrupted, exhausted, discard)
 
+    left = evaluations * 3 // 4  # a quarter is for tuning
+
+    def affordable() -> int:
+        """Draws that there can be in all at the present step size."""
+        return draws or max(FEWEST, trace.draws + left // engine.kernel.leaps)  # type: ignore[attr-defined]
+
     try:
         if step_size is None:
             size = _tuned(engine, partial(kernel, most=TUNING_LEAPS), size, WARMUP, evaluations // 4, report)
             engine.use(kernel(size))
-        goal = draws or FIRST_ROUND
-        limit = draws or max(FEWEST, evaluations * 3 // 4 // kernel(size).leaps)
+        goal, limit = draws or FIRST_ROUND, affordable()
         while True:
             goal = min(goal, limit)
             while trace.draws < goal:
                 block = engine.run(min(4, goal - trace.draws))
                 trace.append(block)
+                left -= len(block) * engine.kernel.leaps  # type: ignore[attr-defined]
                 report(trace.draws / limit, f"{trace.draws} draws")
                 if step_size is None and trace.draws <= discard * goal and np.nanmean(block[..., -1]) < STUCK:
                     size *= 0.8
                     engine.use(kernel(size))
+                    limit = affordable()
+                    goal = min(goal, limit)
             run = result(exhausted=False)
             done = draws is not None or converged(run, rtol) or below_zero(run)
             if done or goal >= limit:
@@ -118,6 +126,7 @@ def sample(
                 # The typical set is stiffer or softer than the neighbourhood of w*: the first half is dropped anyway.
                 size = size * (0.7 if accepted < 0.6 else 1.3)
                 engine.use(kernel(size))
+                limit = affordable()
             goal = math.ceil(1.5 * goal)
     except KeyboardInterrupt:
         interrupted = True
