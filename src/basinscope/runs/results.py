@@ -111,7 +111,6 @@ class Results:
             "seconds": sum(record["seconds"] for record, *_ in self._loaded.values()),
             **{name: _counted(origins, name) for name in _ORIGIN},
             "libraries": dict(sorted(Counter(canonical_pairs(origins)).items())),
-            "origins": self._origins(),
         }
 
     def _origins(self) -> list[dict[str, Any]]:
@@ -129,7 +128,7 @@ class Results:
         written = [folder / name for name in ("table.parquet", "table.csv", "provenance.json")]
         written[0].write_bytes(encode_table(self.arrow))
         self.table.to_csv(written[1], index=False)
-        written[2].write_text(json.dumps(self.provenance(), indent=1) + "\n")
+        written[2].write_text(json.dumps({**self.provenance(), "origins": self._origins()}, indent=1) + "\n")
         return [*written, *self.study.report(self, folder)]
 
 

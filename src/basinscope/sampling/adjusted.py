@@ -98,7 +98,7 @@ def sample(
 
     def affordable() -> int:
         """Draws that there can be in all at the present step size."""
-        return draws or max(FEWEST, trace.draws + left // engine.kernel.leaps)  # type: ignore[attr-defined]
+        return draws or max(FEWEST, trace.draws + left // kernel(size).leaps)
 
     try:
         if step_size is None:
@@ -110,7 +110,7 @@ def sample(
             while trace.draws < goal:
                 block = engine.run(min(4, goal - trace.draws))
                 trace.append(block)
-                left -= len(block) * engine.kernel.leaps  # type: ignore[attr-defined]
+                left -= len(block) * kernel(size).leaps
                 report(trace.draws / limit, f"{trace.draws} draws")
                 if step_size is None and trace.draws <= discard * goal and np.nanmean(block[..., -1]) < STUCK:
                     size *= 0.8

@@ -20,9 +20,11 @@ def restored(jobs: Mapping[str, Any], report: Path) -> Iterator[Restored]:
     """
     import pyarrow.parquet as pq
 
-    origins = _origins(report / "provenance.json")
+    origins, table = _origins(report / "provenance.json"), report / "table.parquet"
+    if not table.is_file():
+        raise InputError(f"{table} is not there — copy the whole folder that `basinscope study report` wrote")
     by_part: dict[str, list[dict[str, Any]]] = {}
-    for row in pq.read_table(report / "table.parquet").to_pylist():
+    for row in pq.read_table(table).to_pylist():
         by_part.setdefault(row["part"], []).append(row)
     for key, job in jobs.items():
         if key in origins:
@@ -37,7 +39,10 @@ def _origins(path: Path) -> dict[str, tuple[float, dict[str, Any]]]:
     try:
         told: Iterable[dict[str, Any]] = json.loads(path.read_text())["origins"]
     except (FileNotFoundError, KeyError):
-        raise InputError(f"{path} names no origins — expected a folder that `basinscope study report` wrote") from None
+        raise InputError(
+            f"{path} names no origins of results — expected what `basinscope study report` writes; one of an earlier "
+            f"version has to be made anew from its store"
+        ) from None
     return {key: (seconds, origin) for origin in told for key, seconds in origin.pop("jobs").items()}
 
 

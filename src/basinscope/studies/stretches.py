@@ -22,6 +22,7 @@ import yaml
 
 from ..errors import BasinscopeError, InputError
 from ..objects import nearest
+from ..runs.files import Files
 from ..runs.identity import job_key
 from ..runs.provenance import provenance
 from .plans import StudyPlan
@@ -216,9 +217,7 @@ class Plain:
 def _write(path: Path, job: Any, rows: Rows, seconds: float, origin: Mapping[str, Any]) -> None:
     plain = [{name: _plain(value) for name, value in row.items()} for row in rows]
     told = {"config": job.config(), "rows": plain, "seconds": seconds, "provenance": origin}
-    part = path.with_suffix(".part")
-    part.write_text(json.dumps(told))
-    part.replace(path)
+    Files(path.parent).write(path.name, json.dumps(told).encode())
 
 
 def _plain(value: Any) -> Any:

@@ -142,3 +142,6 @@ def test_only_reports_can_be_restored(tmp_path, capsys):
     (tmp_path / "provenance.json").write_text("{}")
     assert main(["restore", str(tmp_path), "--out", str(tmp_path / "out")]) == 2
     assert "names no origins" in capsys.readouterr().err
+    (tmp_path / "provenance.json").write_text('{"origins": []}')
+    assert main(["restore", str(tmp_path), "--out", str(tmp_path / "out")]) == 2
+    assert "table.parquet is not there" in capsys.readouterr().err

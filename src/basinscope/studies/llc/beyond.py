@@ -15,6 +15,7 @@ from ...errors import InputError
 from ...landscape import Landscape
 from ...measures.llc import llc
 from ...measures.soft_rank import soft_rank
+from ...runs.files import Files
 from ...sampling.calibration import resolution
 from ...training import Every, Measure, train
 from ...zoo.models.transformer import Transformer
@@ -50,9 +51,7 @@ def one_by_one(parts: Mapping[str, Landscape], job: Follow, found: Subject, kept
                 "piece": name, "parameters": part.dimension, "n": part.n, "train_loss": float(part.per_sample().mean()),
                 **columns(estimates), "llc_warnings": "; ".join(estimates["llc"].warnings),
             }  # fmt: skip
-            unfinished = kept.with_suffix(".part")
-            unfinished.write_text(json.dumps(rows))
-            unfinished.replace(kept)
+            Files(kept.parent).write(kept.name, json.dumps(rows).encode())
     return [rows[name] for name in parts]
 
 

@@ -197,7 +197,7 @@ def _text(full: bool, seed: int) -> Subject:
     def adam(model: nn.Module) -> torch.optim.Optimizer:
         return torch.optim.Adam(model.parameters(), lr=3e-3)
 
-    # Minibatch chains of this network are far from equilibrium after a thousand steps.
+    # Minibatch chains of a larger one (107,904 parameters) had a virial ratio of 0.14 after 512 steps.
     return Subject(net, data, adam, 32 if full else 20, None, "hmc")
 
 
