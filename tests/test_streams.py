@@ -1,9 +1,9 @@
-"""Constants made on the device itself."""
+"""Constants made on the device itself, and functions captured where there is a GPU."""
 
 import pytest
 import torch
 
-from basinscope.streams import FilledConstants
+from basinscope.streams import Captured, FilledConstants
 
 
 @pytest.mark.parametrize("value", [0.0, -3.5, 2, True, float("inf")])
@@ -32,3 +32,18 @@ def test_constants_under_vmap_and_autograd():
     with FilledConstants():
         (slope,) = torch.autograd.grad(torch.func.vmap(half)(x).sum(), x)
     assert torch.equal(slope, torch.full((3, 2), 0.5))
+
+
+def test_without_a_gpu_a_captured_function_is_the_function():
+    calls = []
+
+    def both(x):
+        calls.append(x)
+        return x, 2 * x
+
+    twice = Captured(both)
+    argument = torch.tensor([1.0, 2.0])
+    same, double = twice(argument)
+    assert same is argument
+    assert torch.equal(double, 2 * argument)
+    assert len(calls) == 1

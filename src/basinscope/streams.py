@@ -5,11 +5,19 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Generic, TypeVar
 from unittest.mock import patch
 
 import torch
+from torch import Tensor
 from torch.overrides import TorchFunctionMode
+from torch.utils._pytree import tree_map
+
+Result = TypeVar("Result")
+
+# Entries of a state or an argument up to which a graph pays. Beyond, the device is busy for longer than the launches
+# take, and a graph would need two runs to warm up and memory of its own.
+CAPTURED = 2**27
 
 
 @contextmanager
@@ -38,6 +46,62 @@ def unwaiting() -> Iterator[None]:
             yield
     finally:
         torch.cuda.set_sync_debug_mode(before)
+
+
+def capturable(step: Callable[[], object]) -> bool:
+    """Take the two runs of `step` that have to come before its capture; False if the second waits for the GPU."""
+    with warming(), FilledConstants():
+        step()
+        try:
+            with unwaiting():
+                step()
+        except RuntimeError:
+            return False
+    return True
+
+
+class Captured(Generic[Result]):
+    """A function of one tensor that a GPU replays from a CUDA graph, captured at the first call.
+
+    The function itself runs on other devices, for arguments of more than `CAPTURED` entries, and where it waits for the
+    GPU. It must draw no random numbers, return a tensor or a tuple of them, and always get the same shape.
+
+    Args:
+        function: what to capture.
+        beside: another function that uses the same memory; they never run at once.
+
+    Examples:
+        >>> square = Captured(torch.square)
+        >>> square(torch.tensor([3.0]))
+        tensor([9.])
+    """
+
+    def __init__(self, function: Callable[[Tensor], Result], beside: Captured[Any] | None = None) -> None:
+        self._function = function
+        self._beside = beside
+        self._graph: torch.cuda.CUDAGraph | None = None
+        self._tried = False
+
+    def __call__(self, argument: Tensor) -> Result:
+        if not self._tried:
+            self._tried = True
+            if argument.device.type == "cuda" and argument.numel() <= CAPTURED:
+                self._capture(argument)
+        if self._graph is None:
+            return self._function(argument)
+        self._argument.copy_(argument)
+        self._graph.replay()
+        return tree_map(torch.clone, self._result)
+
+    def _capture(self, argument: Tensor) -> None:
+        self._argument = argument.clone()
+        if not capturable(lambda: self._function(self._argument)):
+            return
+        other = self._beside._graph if self._beside else None
+        graph = torch.cuda.CUDAGraph()
+        with FilledConstants(), torch.cuda.graph(graph, pool=other.pool() if other else None):
+            self._result = self._function(self._argument)
+        self._graph = graph
 
 
 class FilledConstants(TorchFunctionMode):

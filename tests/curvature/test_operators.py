@@ -1,12 +1,14 @@
 """Products against finite differences and closed forms: automatic differentiation checked by itself sees nothing."""
 
 import math
+from functools import partial
 
 import pytest
 import torch
 from torch import nn
 
 import basinscope as bs
+from basinscope.curvature import operators
 from basinscope.curvature.operators import covariance, fisher, hessian, operator, residual
 from basinscope.curvature.tiles import activation_bytes
 from basinscope.landscape import math_attention
@@ -80,6 +82,55 @@ def test_symmetric_and_the_same_in_any_tiles(name, matrix):
     v = torch.randn(land.dimension, 2, dtype=f64)
     assert torch.allclose(small @ v, whole @ v, atol=1e-12 * max(scale, 1))
     assert torch.allclose(small @ v[:, 0], whole @ v[:, 0], atol=1e-12 * max(scale, 1))
+
+
+@pytest.mark.parametrize("matrix", ["hessian", "fisher", "covariance", "residual"])
+@pytest.mark.parametrize("name", CASES)
+def test_forward_mode_gives_the_same(name, matrix, monkeypatch):
+    land = CASES[name](f64)
+    padded = name == "transformer"  # whose embedding holds the row of the padding token fixed
+    assert operators._differentiable_forwards(land) != padded
+    if padded:
+        return
+    build = operators.residual if matrix == "residual" else partial(operator, matrix=matrix)
+    v = torch.randn(land.dimension, 3, dtype=f64, generator=torch.Generator().manual_seed(0))
+    backward = build(land) @ v
+    monkeypatch.setattr(operators, "_forward_mode", lambda _: True)
+    forward = build(land)
+    assert torch.allclose(forward @ v, backward, rtol=1e-9, atol=1e-11), "several vectors"
+    assert torch.allclose(forward @ v[:, 0], backward[:, 0], rtol=1e-9, atol=1e-11), "one vector"
+
+
+class OnlyBackwards(torch.autograd.Function):
+    """x², without a derivative forwards."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x):
+        return x.square()
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.save_for_backward(*inputs)
+
+    @staticmethod
+    def backward(ctx, slope):
+        return 2 * ctx.saved_tensors[0] * slope
+
+
+class Square(nn.Module):
+    def forward(self, x):
+        return OnlyBackwards.apply(x)
+
+
+@pytest.mark.parametrize(("layer", "expected"), [(nn.Tanh(), True), (Square(), False)])
+def test_layers_without_forward_mode_are_found_out(layer, expected):
+    net = nn.Sequential(nn.Conv1d(1, 1, 2), layer, nn.Flatten())
+    land = bs.Landscape(net, "mse", (torch.ones(4, 1, 3), torch.ones(4, 2)))
+    assert operators._differentiable_forwards(land) == expected
+    assert not operators._forward_mode(land), "backwards is quicker on a processor"
+    assert torch.isfinite(operators.hessian(land) @ torch.ones(land.dimension)).all()
 
 
 def test_uneven_last_batch_counts_by_its_size():

@@ -113,6 +113,33 @@ def test_few_chains_of_convolutions_run_one_after_the_other_on_a_gpu(device, cou
     assert chains.quicker_apart("cpu", count, chains.APART + 1, convolved)
 
 
+@pytest.mark.parametrize(("count", "size", "apart"), [(6, 0, False), (6, 1, True), (11, 1, True), (12, 1, False)])
+def test_on_many_images_it_takes_more_chains_to_run_together(count, size, apart):
+    assert chains.quicker_apart("cuda", count, chains.LONG + size, True) == apart
+
+
+class Viewing(nn.Module):
+    """Takes a view of what a convolution gives, which has none where its channels are last."""
+
+    def forward(self, x):
+        return x.view(len(x), -1)
+
+
+@pytest.mark.parametrize(("flat", "takes"), [(nn.Flatten(), True), (Viewing(), False)])
+def test_channels_go_last_where_the_network_takes_them_so(flat, takes, monkeypatch):
+    net = nn.Sequential(nn.Conv2d(3, 2, 3), nn.ReLU(), flat, nn.Linear(8, 3)).double()
+    x = torch.randn(SAMPLES, 3, 4, 4, generator=torch.Generator().manual_seed(0), dtype=f64)
+    land = bs.Landscape(net, "cross_entropy", (x, data()[1]))
+    assert chains.takes_channels_last(land) == takes
+    losses, delta = ChainLosses(land), displacements(land)
+    monkeypatch.setattr(chains, "quicker_apart", lambda *_: True)
+    found = []
+    for last in (False, takes):
+        losses._channels_last = last
+        found.append((*losses.full(delta), *losses.minibatch(delta, indices())))
+    torch.testing.assert_close(*found, rtol=1e-10, atol=1e-12)
+
+
 @pytest.mark.parametrize("axis", [None, 0])
 def test_convolutions_are_seen_and_chains_of_them_agree(axis, monkeypatch):
     net = nn.Sequential(nn.Conv2d(1, 2, 3), nn.ReLU(), nn.Flatten(), nn.Linear(8, 3)).double()

@@ -5,7 +5,9 @@ import torch
 
 import basinscope as bs
 from basinscope.sampling import linear
+from basinscope.sampling.adjusted import captured
 from basinscope.sampling.chains import ChainLosses
+from basinscope.sampling.target import Target, Whitening
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 
@@ -27,6 +29,40 @@ def test_losses_and_gradients_are_those_of_the_processor(large, monkeypatch):
     torch.testing.assert_close([tensor.cpu() for tensor in moved], list(ChainLosses(here).full(delta)))
     moved = ChainLosses(there).minibatch(delta.cuda(), indices.cuda())
     torch.testing.assert_close([tensor.cpu() for tensor in moved], list(ChainLosses(here).minibatch(delta, indices)))
+
+
+@pytest.mark.parametrize("network", ["feedforward", "convolutional"])
+def test_captured_evaluations_are_the_evaluations(network):
+    """Again and again, in any order, with results that later calls leave alone."""
+    land = land_on("cuda", torch.float64)
+    if network == "convolutional":
+        net = torch.nn.Sequential(torch.nn.Conv2d(1, 3, 2), torch.nn.Flatten(), torch.nn.Linear(12, 3))
+        images = torch.randn(50, 1, 3, 3, dtype=torch.float64)
+        land = bs.Landscape(net.double().cuda(), "cross_entropy", (images, land.samples.target.cpu()))
+    target = Target(ChainLosses(land), 10.0, 2.0, Whitening.identity(land.flatten(land.parameters), 0.5))
+    full, force = captured(target)
+    places = [0.3 * torch.randn(4, land.dimension, dtype=torch.float64, device="cuda") for _ in range(3)]
+    forces = [force(place) for place in places]
+    evaluations = [full(place) for place in places]
+    forces += [force(place) for place in places]
+    assert force._graph is not None
+    assert full._graph is not None
+    for place, found in zip(places + places, forces, strict=True):
+        torch.testing.assert_close(found, target.force(place))
+    for place, evaluation in zip(places, evaluations, strict=True):
+        torch.testing.assert_close(tuple(evaluation), tuple(target.full(place)))
+
+
+def test_hamiltonian_chains_find_a_quadratic():
+    """λ̂ = ½ Σ nβσ/(nβσ + γ), exactly."""
+    torch.manual_seed(0)
+    net, x = torch.nn.Linear(20, 1, bias=False).cuda(), torch.randn(200, 20, device="cuda")
+    land = bs.Landscape(net, "mse", (x, net(x).detach()))
+    stiffness = 200.0 * torch.linalg.eigvalsh(2 * x.T @ x / 200)
+    found = bs.llc(land, nbeta=200.0, gamma=1.0, sampler="hmc", draws=200, chains=8, seed=1)
+    exact = 0.5 * float((stiffness / (stiffness + 1.0)).sum())
+    assert found.stderr < 0.05 * exact
+    assert abs(found.value - exact) < 4 * found.stderr
 
 
 def test_a_recorded_step_is_the_step():

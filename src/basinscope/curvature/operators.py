@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator
 from typing import Any, Literal, Protocol
 
 import torch
-from torch import Tensor
-from torch.func import grad, vjp, vmap
+from torch import Tensor, nn
+from torch.func import grad, jvp, vjp, vmap
 
 from ..errors import InputError
-from ..landscape import Landscape, Parameters
+from ..landscape import Landscape, Parameters, math_attention
 from ..losses import logits
 from ..samples import Samples
 from .likelihood import drawn, missing_likelihood, output_curvature
 from .precision import full_precision
-from .tiles import MOST_PROBES, Tiles, plan
+from .tiles import MOST_PROBES, Tiles, convolutional, plan
 
 Matrix = Literal["hessian", "fisher", "covariance"]
 LinearMap = Callable[[Parameters], Parameters]
@@ -150,8 +151,10 @@ def hessian(land: Landscape, *, memory: int | None = None, probes: int = MOST_PR
         5.0
     """
 
+    forward = _forward_mode(land)
+
     def linear_map(batch: Samples) -> LinearMap:
-        return _second_derivative(land, lambda parameters: land.losses(parameters, batch).sum())
+        return _second_derivative(land, lambda parameters: land.losses(parameters, batch).sum(), forward)
 
     return CurvatureOperator(land, "hessian", False, linear_map, plan(land, memory, copies=4, most=probes))
 
@@ -169,12 +172,13 @@ def residual(land: Landscape, *, memory: int | None = None) -> CurvatureOperator
     """
     if land.loss.family == "custom":
         raise InputError(missing_likelihood(land.loss.name))
+    forward = _forward_mode(land)
 
     def linear_map(batch: Samples) -> LinearMap:
         with torch.no_grad():
             scores = logits(land.outputs(land.parameters, batch.inputs))
         slope = grad(lambda z: land.loss.per_sample(z, batch.target).sum())(scores)
-        return _second_derivative(land, lambda p: (slope * logits(land.outputs(p, batch.inputs))).sum())
+        return _second_derivative(land, lambda p: (slope * logits(land.outputs(p, batch.inputs))).sum(), forward)
 
     return CurvatureOperator(land, "residual", False, linear_map, plan(land, memory, copies=4))
 
@@ -197,12 +201,13 @@ def fisher(land: Landscape, *, draws: int = 1, seed: int = 0, memory: int | None
         sampled = covariance(drawn(land, draws, seed), memory=memory)
         sampled.name = "fisher"
         return sampled
+    forward = _forward_mode(land)
 
     def linear_map(batch: Samples) -> LinearMap:
         def outputs(parameters: Parameters) -> Tensor:
             return logits(land.outputs(parameters, batch.inputs))
 
-        return _gauss_newton(land, outputs, lambda scores: output_curvature(land, scores, batch.target))
+        return _gauss_newton(land, outputs, lambda scores: output_curvature(land, scores, batch.target), forward)
 
     return CurvatureOperator(land, "fisher", True, linear_map, plan(land, memory, copies=3))
 
@@ -218,8 +223,10 @@ def covariance(land: Landscape, *, memory: int | None = None) -> CurvatureOperat
         4.0
     """
 
+    forward = _forward_mode(land)
+
     def linear_map(batch: Samples) -> LinearMap:
-        return _gauss_newton(land, lambda parameters: land.losses(parameters, batch), lambda _: lambda u: u)
+        return _gauss_newton(land, lambda parameters: land.losses(parameters, batch), lambda _: lambda u: u, forward)
 
     return CurvatureOperator(land, "covariance", True, linear_map, plan(land, memory, copies=3))
 
@@ -240,21 +247,63 @@ def operator(land: Landscape, matrix: str, *, memory: int | None = None) -> Curv
     return build(land, memory=memory)
 
 
-def _second_derivative(land: Landscape, function: Callable[[Parameters], Tensor]) -> LinearMap:
-    """v ↦ ∇²f v. The gradient's graph is kept, so that a product costs one more backward pass: ∇²f is symmetric."""
-    pull = vjp(grad(function), land.parameters)[1]
+def _forward_mode(land: Landscape) -> bool:
+    """Whether to differentiate forwards where it can be done: with convolutions on a GPU.
+
+    There the backward pass of a convolution's backward pass is slow. A product with the Hessian of a residual network
+    (78,042 parameters, 1,000 images, an H200) takes 19 times as long as a gradient that way, and 4 times forwards; on a
+    processor 2.1 and 3.4 times.
+    """
+    return land.device.type == "cuda" and convolutional(land) and _differentiable_forwards(land)
+
+
+def _differentiable_forwards(land: Landscape) -> bool:
+    """Whether the gradient has the same derivative forwards.
+
+    Not every layer has one, and an embedding holds the row of a padding token fixed only backwards.
+    """
+    if any(isinstance(module, nn.Embedding) and module.padding_idx is not None for module in land.module.modules()):
+        return False
+    few = land.take(torch.arange(min(2, land.n)))
+
+    def loss(weights: Parameters) -> Tensor:
+        return land.losses(weights, few).sum()
+
+    try:
+        with warnings.catch_warnings(), math_attention():
+            warnings.simplefilter("ignore", DeprecationWarning)  # torch's own, where it loads what forward mode takes
+            jvp(grad(loss), (land.parameters,), (land.parameters,))
+    except RuntimeError:
+        return False
+    return True
+
+
+def _second_derivative(land: Landscape, function: Callable[[Parameters], Tensor], forward: bool) -> LinearMap:
+    """v ↦ ∇²f v: the gradient's derivative along v.
+
+    Backwards the gradient's graph is kept, so that a product costs one more backward pass: ∇²f is symmetric.
+    """
+    slope = grad(function)
+    if forward:
+        return lambda v: jvp(slope, (land.parameters,), (v,))[1]
+    pull = vjp(slope, land.parameters)[1]
     return lambda v: pull(v)[0]
 
 
 def _gauss_newton(
-    land: Landscape, function: Callable[[Parameters], Tensor], middle: Callable[[Tensor], Callable[[Tensor], Tensor]]
+    land: Landscape,
+    function: Callable[[Parameters], Tensor],
+    middle: Callable[[Tensor], Callable[[Tensor], Tensor]],
+    forward: bool,
 ) -> LinearMap:
-    """v ↦ Jᵀ B J v with both J and Jᵀ kept.
+    """v ↦ Jᵀ B J v with Jᵀ kept and, unless `forward`, J, too.
 
-    J v is the transpose of the linear map u ↦ Jᵀ u: one backward pass through the backward pass. Unlike forward-mode
-    differentiation it exists for every layer, and its graph can be kept.
+    J v is then the transpose of the linear map u ↦ Jᵀ u: one backward pass through the backward pass. Unlike
+    forward-mode differentiation it exists for every layer, and its graph can be kept.
     """
     value, back = vjp(function, land.parameters)[:2]
-    forward = vjp(lambda u: back(u)[0], torch.zeros_like(value))[1]
     weigh = middle(value.detach())
-    return lambda v: back(weigh(forward(v)[0]))[0]
+    if forward:
+        return lambda v: back(weigh(jvp(function, (land.parameters,), (v,))[1]))[0]
+    push = vjp(lambda u: back(u)[0], torch.zeros_like(value))[1]
+    return lambda v: back(weigh(push(v)[0]))[0]

@@ -11,11 +11,12 @@ import torch
 from torch import Tensor
 
 from ..progress import Report
+from ..streams import Captured
 from .adaptation import DualAveraging
 from .engine import Engine
 from .kernels import HMC
 from .runs import Run, below_zero, converged
-from .target import Target
+from .target import Evaluation, Target
 from .trace import Trace
 
 WARMUP = 50
@@ -45,6 +46,15 @@ def ceiling(target: Target) -> float:
 def expected_leaps(target: Target) -> int:
     """Leapfrog steps a transition takes at least, from the d^(−1/4) law of HMC's step size."""
     return max(1, min(USUAL_LEAPS, math.ceil(path_length(target) / (1.3 * target.losses.dimension**-0.25))))
+
+
+def captured(target: Target) -> tuple[Captured[Evaluation], Captured[Tensor]]:
+    """The target on all data and its force, each a CUDA graph where there is a GPU.
+
+    Whole transitions would have to be captured anew for every step size and number of steps.
+    """
+    full = Captured(target.full)
+    return full, Captured(target.force, beside=full)
 
 
 def sample(
@@ -80,12 +90,13 @@ def sample(
     generator = torch.Generator(position.device).manual_seed(seed)
     path = path_length(target)
     longest = min(MAX_LEAPS, max(USUAL_LEAPS, evaluations // TRANSITIONS))
+    full, force = captured(target)
 
     def kernel(size: float, most: int = longest) -> HMC:
-        return HMC(size, max(1, min(most, round(path / size))), target.energy, target.force)
+        return HMC(size, max(1, min(most, round(path / size))), target.energy, force)
 
     size = step_size or first_size or target.losses.dimension**-0.25
-    engine = Engine(kernel(size), target.full, position, generator, ceiling(target), target.soft_virial)
+    engine = Engine(kernel(size), full, position, generator, ceiling(target), target.soft_virial, capture=False)
     trace = Trace(len(position))
     interrupted = False
 
@@ -144,17 +155,18 @@ def pilot(target: Target, position: Tensor, seed: int, steps: int, evaluations: 
     """
     generator = torch.Generator(position.device).manual_seed(seed)
     path = path_length(target)
+    full, force = captured(target)
 
     def kernel(size: float, most: int = TUNING_LEAPS) -> HMC:
         leaps = max(1, min(most, round(path / size)))
-        return HMC(size, leaps, target.energy, target.force, drift_first=True)
+        return HMC(size, leaps, target.energy, force, drift_first=True)
 
     size = target.losses.dimension**-0.25
-    engine = Engine(kernel(size), target.full, position, generator, ceiling(target))
+    engine = Engine(kernel(size), full, position, generator, ceiling(target), capture=False)
     size = _tuned(engine, kernel, size, steps, steps * TUNING_LEAPS, lambda fraction, text: None)
     flight = kernel(size, max(TUNING_LEAPS, min(MAX_LEAPS, evaluations // FLIGHT_SHARE)))
     engine.use(flight)
-    engine.run(FLIGHTS, capture=False)
+    engine.run(FLIGHTS)
     return engine.position, size, evaluations - FLIGHTS * flight.leaps
 
 
@@ -165,7 +177,7 @@ def _tuned(
     tuner = DualAveraging(size, ACCEPTANCE)
     for step in range(steps):
         engine.use(kernel(tuner.step_size))
-        accepted = engine.run(1, capture=False)[0, :, -1]
+        accepted = engine.run(1)[0, :, -1]
         tuner.update(float(np.nanmean(accepted)))
         report(0.0, f"tuning {step + 1}/{steps}")
         evaluations -= engine.kernel.leaps  # type: ignore[attr-defined]

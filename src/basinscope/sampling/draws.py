@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from ..errors import InputError
-from .adjusted import ceiling
+from .adjusted import captured, ceiling
 from .engine import Engine
 from .kernels import HMC, LeimkuhlerMatthews
 from .kernels.base import Kernel
@@ -38,8 +38,8 @@ def draws(
     kernel: Kernel
     evaluate: Evaluate
     if outcome.sampler == "hmc":
-        kernel = HMC(run.step_size, int(run.settings["leaps"]), target.energy, target.force)
-        evaluate = target.full
+        evaluate, force = captured(target)
+        kernel = HMC(run.step_size, int(run.settings["leaps"]), target.energy, force)
     elif outcome.sampler == "minibatch":
         assert outcome.batch_size is not None
         kernel = LeimkuhlerMatthews(run.step_size)
@@ -47,7 +47,8 @@ def draws(
         evaluate = minibatches(target, outcome.batch_size, generator, mean)
     else:
         raise InputError(f"draws of the posterior come from 'hmc' or 'minibatch', got sampler {outcome.sampler!r}")
-    engine = Engine(kernel, evaluate, run.position, generator, ceiling(target))
+    capture = outcome.sampler != "hmc"
+    engine = Engine(kernel, evaluate, run.position, generator, ceiling(target), capture=capture)
     for _ in range(count):
         engine.run(thin)
         yield target.whitening(engine.living()), engine.alive

@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ..streams import FilledConstants, unwaiting, warming
+from ..streams import CAPTURED, FilledConstants, capturable
 from .kernels.base import Draw, Kernel, Random, row_dot
 from .target import Evaluate
-
-# Positions of all chains together up to which a graph pays. Beyond, the device is busy for longer than the launches
-# take, and a graph would need two steps to warm up and memory of its own.
-CAPTURED = 2**27
 
 
 class Engine:
@@ -24,7 +19,8 @@ class Engine:
 
     A chain that is no longer finite, or whose excess loss passes `ceiling`, is dead for good: `alive` says so and its
     statistics are NaN from then on. On a GPU the step of all but the largest networks is captured once as a CUDA graph
-    and replayed, unless the model waits for the GPU within it.
+    and replayed, unless the model waits for the GPU within it, or `capture` is False: for kernels whose evaluations are
+    captured one by one.
 
     Args:
         kernel: what to run.
@@ -33,6 +29,7 @@ class Engine:
         generator: source of all randomness.
         ceiling: largest credible excess loss.
         soft: the soft virial of positions and gradients, recorded with every draw.
+        capture: whether to capture steps on a GPU.
     """
 
     def __init__(
@@ -43,6 +40,7 @@ class Engine:
         generator: torch.Generator,
         ceiling: float,
         soft: Callable[[Tensor, Tensor], Tensor] | None = None,
+        capture: bool = True,
     ) -> None:
         self._soft = soft
         self._evaluate = evaluate
@@ -51,8 +49,7 @@ class Engine:
         self._ceiling = ceiling
         self.alive = torch.ones(len(position), dtype=torch.bool, device=position.device)
         self._graph: torch.cuda.CUDAGraph | None = None
-        self._capturable = position.device.type == "cuda" and position.numel() <= CAPTURED
-        self._warm = False
+        self._capturable = capture and position.device.type == "cuda" and position.numel() <= CAPTURED
         self.kernel = kernel
         self._state = kernel.init(position.clone(), evaluate, self._random)
 
@@ -70,14 +67,11 @@ class Engine:
         self.kernel = kernel
         self._graph = None
 
-    def run(self, steps: int, *, capture: bool = True) -> NDArray[np.float64]:
-        """Take `steps` steps; their statistics, shape (steps, chains, statistics).
-
-        `capture=False` spares the capture of a graph for a kernel that is about to change.
-        """
-        if self._capturable and capture and self._graph is None:
+    def run(self, steps: int) -> NDArray[np.float64]:
+        """Take `steps` steps; their statistics, shape (steps, chains, statistics)."""
+        if self._capturable and self._graph is None:
             self._capture()
-        if self._graph is None or not capture:
+        if self._graph is None:
             return torch.stack([self._step() for _ in range(steps)]).cpu().numpy()
         record = torch.empty(steps, *self._last.shape, dtype=torch.float64, device=self._last.device)
         for row in record:
@@ -104,7 +98,12 @@ class Engine:
         static = type(self._state)(*(entry.clone() for entry in self._state))
         alive = self.alive.clone()
         rng = self._generator.get_state()
-        self._capturable = self._warm or self._warmed(static, alive)
+
+        def step() -> None:
+            self._state, self.alive = static, alive
+            self._step()
+
+        self._capturable = capturable(step)
         self._generator.set_state(rng)
         self._state, self.alive = static, alive
         if not self._capturable:
@@ -117,17 +116,3 @@ class Engine:
                 entry.copy_(new)
             alive.copy_(self.alive)
         self._state, self.alive, self._graph = static, alive, graph
-
-    def _warmed(self, state: Any, alive: Tensor) -> bool:
-        """Take the two steps that have to come before a capture; False if the second waits for the GPU."""
-        with warming(), FilledConstants():
-            self._state, self.alive = state, alive
-            self._step()
-            self._state, self.alive = state, alive
-            try:
-                with unwaiting():
-                    self._step()
-            except RuntimeError:
-                return False
-        self._warm = True
-        return True
