@@ -6,6 +6,7 @@ from basins import quadratic
 from basinscope.measures.planting import plant
 from basinscope.sampling import adjusted
 from basinscope.sampling.chains import ChainLosses
+from basinscope.sampling.kernels.hmc import STAGES
 from basinscope.sampling.target import Target, Whitening
 
 CHAINS = 8
@@ -22,7 +23,7 @@ def test_a_pilot_brings_stiff_and_flat_modes_to_equilibrium():
     gamma = 1e-4
     target, origin = unknown([1.0] * 200 + [0.0] * 200, gamma)
     position, size, left = adjusted.pilot(target, origin, seed=0, steps=24, evaluations=16 * 1024)
-    assert left == 16 * 1024 - 2 * min(1024, round(adjusted.path_length(target) / size))
+    assert left == 16 * 1024 - 2 * STAGES * min(1024 // STAGES, round(adjusted.path_length(target) / size))
     stiff, flat = position[:, :200].square().mean(), position[:, 200:].square().mean()
     # Variances 1/(1 + γ) and 1/γ; 1600 draws of each, a relative standard error of √(2/1600) if all are independent.
     assert abs(float(stiff) - 1) < 0.2
@@ -41,23 +42,23 @@ def test_paths_are_as_long_as_the_slowest_mode_asks_for_if_the_budget_allows():
         return run.settings["leaps"], adjusted.path_length(target) / run.step_size
 
     few, wanted = leaps(1000)
-    assert wanted > few == adjusted.USUAL_LEAPS
+    assert wanted > few == adjusted.USUAL // STAGES
     many, wanted = leaps(64 * 200)
-    assert adjusted.USUAL_LEAPS < many == min(200, round(wanted))
+    assert few < many == min(200 // STAGES, round(wanted))
 
 
 def test_smaller_steps_are_paid_for_by_fewer_draws(monkeypatch):
     target, origin = unknown([1.0] * 400 + [0.0] * 20, 1e-3)
-    monkeypatch.setattr(adjusted, "_tuned", lambda *given: 1.5)  # far too large: nothing is accepted at first
+    monkeypatch.setattr(adjusted, "_tuned", lambda *given: 4.4)  # far too large: nothing is accepted at first
     gradients = []
     monkeypatch.setattr(
         ChainLosses, "gradient", lambda *given, old=ChainLosses.gradient: gradients.append(0) or old(*given)
     )
     run = adjusted.sample(target, origin, seed=0, rtol=1e-4, evaluations=4000, report=lambda fraction, text: None)
-    assert run.step_size < 1.0
+    assert run.step_size < 3.6
     assert run.exhausted
     assert 2000 < len(gradients) <= 3000
-    assert run.trace.draws < 3000 // round(adjusted.path_length(target) / 1.5)
+    assert run.trace.draws < 3000 // (STAGES * round(adjusted.path_length(target) / 4.4))
 
 
 def test_large_deep_networks_are_near_equilibrium_after_a_pilot():

@@ -155,8 +155,8 @@ class Sampler:
         if any(value is not None for value in (settings.draws, settings.step_size, settings.burn_in)):
             return "hmc"
         chains = self._chains_adjusted()
-        leaps = adjusted.expected_leaps(self._target(at, self.geometry))
-        needed = 100 * leaps * self._cost.of(self.land.n, chains)
+        gradients = adjusted.expected_gradients(self._target(at, self.geometry))
+        needed = 100 * gradients * self._cost.of(self.land.n, chains)
         return "hmc" if needed <= self.settings.budget else "minibatch"
 
     def _refuse_unused(self, sampler: str) -> None:

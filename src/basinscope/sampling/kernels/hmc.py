@@ -12,10 +12,16 @@ from ..target import Evaluate, Evaluation
 from .base import Draw, Random, column, squared_norm
 from .metropolis import Point, choose
 
+# The three-stage integrator of Blanes, Casas and Sanz-Serna (2014) for Hamiltonian Monte Carlo.
+STAGES = 3  # gradients a step takes
+_OUTER, _INNER = 0.11888010966548, 0.29619504261126
+_OUTERS = (0.5 - _OUTER, 0.5 - _OUTER, 2 * _OUTER)  # the end of one step and the beginning of the next are one
+_INNERS = (_INNER, 1 - 2 * _INNER, _INNER)
+
 
 @dataclass(frozen=True)
 class HMC:
-    """`leaps` leapfrog steps of size h, then accept with probability min(1, exp(−ΔU − ΔK)).
+    """`leaps` steps of size h of a reversible integrator, then accept with probability min(1, exp(−ΔU − ΔK)).
 
     Exact for every h on the full batch. Each chain's step is jittered by ±20 %, so that no mode's period is ever a
     multiple of the path length; one transition in four takes a step smaller by up to 10^1.5, which reaches into
@@ -24,10 +30,15 @@ class HMC:
     `forces` gives the gradient alone, for the steps inside the path, where no energy is needed; it must be the
     gradient that `evaluate` returns.
 
-    A leapfrog step kicks, drifts and kicks, or drifts, kicks and drifts with `drift_first`. On a quadratic of curvature
-    a the first gains a²h²(z'² − z²)/8 of energy, the second ah²(p'² − p²)/8. From a minimum z grows and p shrinks: the
-    first is rejected in high dimension unless h ∝ d^(−1/2), the second accepted, so that chains leave it at once. In
-    equilibrium both need h ∝ d^(−1/4), and the first one gradient fewer.
+    A step has three stages, with a gradient each. With as many gradients and equal acceptance, paths are longer than
+    those of leapfrog steps: 1.3 times for a network of 800 parameters, 1.6 to 2.7 times from 1,200 to 45,000, but not
+    for one of 100.
+
+    A step kicks first and last, or drifts first and last with `drift_first`. Leapfrog steps on a quadratic of curvature
+    a gain a²h²(z'² − z²)/8 of energy the first way and ah²(p'² − p²)/8 the second, and those of three stages the same
+    times a smaller number. From a minimum z grows and p shrinks: the first is rejected in high dimension unless
+    h ∝ d^(−1/2), the second accepted, so that chains leave it at once. In equilibrium both need h ∝ d^(−1/4), and the
+    first one gradient fewer.
     """
 
     step_size: Tensor | float
@@ -35,6 +46,11 @@ class HMC:
     energy: Callable[[Evaluation], Tensor]
     forces: Callable[[Tensor], Tensor]
     drift_first: bool = False
+
+    @property
+    def gradients(self) -> int:
+        """That a transition takes."""
+        return STAGES * self.leaps
 
     def init(self, position: Tensor, evaluate: Evaluate, random: Random) -> Point:
         here = evaluate(position)
@@ -54,19 +70,20 @@ class HMC:
         self, position: Tensor, momentum: Tensor, h: Tensor, gradient: Tensor, evaluate: Evaluate
     ) -> tuple[Tensor, Tensor, Evaluation]:
         """Position, momentum and evaluation after `leaps` steps of size h; `gradient` is that at the beginning."""
+        inners, outers = _INNERS * self.leaps, (_OUTERS * self.leaps)[:-1]
         if self.drift_first:
-            position = torch.addcmul(position, momentum, 0.5 * h)
-            momentum = torch.addcmul(momentum, self.forces(position), -h)
-        else:
-            momentum = torch.addcmul(momentum, gradient, -0.5 * h)
-        for _ in range(self.leaps - 1):
-            position = torch.addcmul(position, momentum, h)
-            momentum = torch.addcmul(momentum, self.forces(position), -h)
-        position = torch.addcmul(position, momentum, 0.5 * h if self.drift_first else h)
+            position = torch.addcmul(position, momentum, h, value=_OUTER)
+            for inner, outer in zip(inners, (*outers, _OUTER), strict=True):
+                momentum = torch.addcmul(momentum, self.forces(position), h, value=-inner)
+                position = torch.addcmul(position, momentum, h, value=outer)
+            return position, momentum, evaluate(position)
+        momentum = torch.addcmul(momentum, gradient, h, value=-_OUTER)
+        for inner, outer in zip(inners[:-1], outers, strict=True):
+            position = torch.addcmul(position, momentum, h, value=inner)
+            momentum = torch.addcmul(momentum, self.forces(position), h, value=-outer)
+        position = torch.addcmul(position, momentum, h, value=_INNER)
         there = evaluate(position)
-        if not self.drift_first:
-            momentum = torch.addcmul(momentum, there.gradient, -0.5 * h)
-        return position, momentum, there
+        return position, torch.addcmul(momentum, there.gradient, h, value=-_OUTER), there
 
 
 def _wobble(random: Random, like: Tensor) -> Tensor:

@@ -27,7 +27,7 @@ from .plan import Follow
 Row = dict[str, Any]
 # Samples times weights up to which half the soft rank is taken, too: it takes some thousand products with the matrix
 # (960 for the transformer, with 12 of its samples).
-_CHEAP = 1e8
+_CHEAP = 3e7
 
 
 def run(job: Follow, folder: Path) -> list[Row]:
@@ -99,8 +99,8 @@ def measured(land: Landscape, job: Follow, found: Subject) -> dict[str, Any]:
     at = resolution(land, None, found.gamma)
     sampler = found.sampler if job.sampler == "auto" else job.sampler
     estimate = llc(
-        land, gamma=at.gamma, sampler=sampler, chains=job.chains or None, draws=job.draws or None,
-        batch_size=found.chain_batch, budget=job.budget, rtol=0.05, seed=job.seed, progress=False,
+        land, gamma=at.gamma, sampler=sampler, chains=job.chains or found.chains, draws=job.draws or None,
+        budget=job.budget, rtol=0.05, seed=job.seed, progress=False,
     )  # fmt: skip
     half = math.nan
     if land.n * sum(weight.numel() for weight in land.module.parameters()) <= _CHEAP:
