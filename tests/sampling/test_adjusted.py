@@ -6,7 +6,6 @@ from basins import quadratic
 from basinscope.measures.planting import plant
 from basinscope.sampling import adjusted
 from basinscope.sampling.chains import ChainLosses
-from basinscope.sampling.kernels.hmc import STAGES
 from basinscope.sampling.target import Target, Whitening
 
 CHAINS = 8
@@ -23,7 +22,7 @@ def test_a_pilot_brings_stiff_and_flat_modes_to_equilibrium():
     gamma = 1e-4
     target, origin = unknown([1.0] * 200 + [0.0] * 200, gamma)
     position, size, left = adjusted.pilot(target, origin, seed=0, steps=24, evaluations=16 * 1024)
-    assert left == 16 * 1024 - 2 * STAGES * min(1024 // STAGES, round(adjusted.path_length(target) / size))
+    assert left == 16 * 1024 - 2 * min(1024, round(adjusted.path_length(target) / size))
     stiff, flat = position[:, :200].square().mean(), position[:, 200:].square().mean()
     # Variances 1/(1 + γ) and 1/γ; 1600 draws of each, a relative standard error of √(2/1600) if all are independent.
     assert abs(float(stiff) - 1) < 0.2
@@ -42,23 +41,44 @@ def test_paths_are_as_long_as_the_slowest_mode_asks_for_if_the_budget_allows():
         return run.settings["leaps"], adjusted.path_length(target) / run.step_size
 
     few, wanted = leaps(1000)
-    assert wanted > few == adjusted.USUAL // STAGES
+    assert wanted > few == adjusted.USUAL
     many, wanted = leaps(64 * 200)
-    assert few < many == min(200 // STAGES, round(wanted))
+    assert adjusted.USUAL < many == min(200, round(wanted))
 
 
 def test_smaller_steps_are_paid_for_by_fewer_draws(monkeypatch):
     target, origin = unknown([1.0] * 400 + [0.0] * 20, 1e-3)
-    monkeypatch.setattr(adjusted, "_tuned", lambda *given: 4.4)  # far too large: nothing is accepted at first
+    monkeypatch.setattr(adjusted, "_tuned", lambda *given: 1.5)  # far too large: nothing is accepted at first
     gradients = []
     monkeypatch.setattr(
         ChainLosses, "gradient", lambda *given, old=ChainLosses.gradient: gradients.append(0) or old(*given)
     )
     run = adjusted.sample(target, origin, seed=0, rtol=1e-4, evaluations=4000, report=lambda fraction, text: None)
-    assert run.step_size < 3.6
+    assert run.step_size < 1.0
     assert run.exhausted
     assert 2000 < len(gradients) <= 3000
-    assert run.trace.draws < 3000 // (STAGES * round(adjusted.path_length(target) / 4.4))
+    assert run.trace.draws < 3000 // round(adjusted.path_length(target) / 1.5)
+
+
+def test_large_networks_take_steps_of_three_stages():
+    for dimension, each in ((40, 1), (1000, 3)):
+        target, origin = unknown([1.0] * (dimension - 20) + [0.0] * 20, 1e-3)
+        assert adjusted.integrator(target).gradients == each
+        assert adjusted.expected_gradients(target) == adjusted.USUAL, "the slowest mode asks for more"
+        run = adjusted.sample(
+            target, origin, seed=0, rtol=0.02, evaluations=900, report=lambda fraction, text: None, draws=16
+        )
+        assert run.settings["leaps"] == adjusted.USUAL // each
+        assert run.alive.all()
+
+
+def test_flights_that_are_rejected_are_flown_again_in_smaller_steps(monkeypatch):
+    target, origin = unknown([1.0] * 400 + [0.0] * 20, 1e-3)
+    monkeypatch.setattr(adjusted, "_tuned", lambda *given: 1.9)
+    _, size, left = adjusted.pilot(target, origin, seed=0, steps=24, evaluations=6000)
+    path = adjusted.path_length(target)
+    assert size == 0.95
+    assert 6000 - left == 2 * round(path / 1.9) + round(path / 0.95), "the first, from the minimum, is accepted"
 
 
 def test_large_deep_networks_are_near_equilibrium_after_a_pilot():

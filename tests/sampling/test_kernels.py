@@ -12,6 +12,7 @@ import torch
 
 from basinscope.sampling.kernels import BAOAB, HMC, MALA, SGLD, SGNHT, LeimkuhlerMatthews, Random, RMSPropSGLD
 from basinscope.sampling.kernels.base import LONG, row_dot
+from basinscope.sampling.kernels.hmc import LEAPFROG, THREE_STAGES
 from basinscope.sampling.kernels.metropolis import Point, choose
 from basinscope.sampling.target import Evaluation
 
@@ -180,18 +181,21 @@ def test_mala_is_exact_where_sgld_is_not():
 
 
 @pytest.mark.parametrize("drift_first", [False, True])
-def test_hmc_is_exact_where_its_integrator_is_not(drift_first):
-    # h√a = 3.8, jittered: unadjusted steps would have 0.84 times the variance at 3.8 and 0.3 times at 4.5.
-    step = 3.8 / STIFFEST**0.5
-    kernel = HMC(step, round(0.5 * math.pi / step), energy, forces, drift_first)
+@pytest.mark.parametrize(("integrator", "step"), [(LEAPFROG, 1.5), (THREE_STAGES, 3.8)])
+def test_hmc_is_exact_where_its_integrator_is_not(integrator, step, drift_first):
+    # h√a = 1.5 or 3.8, jittered. Unadjusted leapfrog would have 1/(1 − h²a/4) = 2.3 times the variance or as much less,
+    # three stages 0.84 times at 3.8 and 0.3 times at 4.5, or as much more.
+    step /= STIFFEST**0.5
+    kernel = HMC(step, round(0.5 * math.pi / step), energy, forces, drift_first, integrator)
     position = torch.zeros(CHAINS, 3, dtype=f64)
     agrees(variances(kernel, gaussian(), position, steps=120, burn=40), 1 / CURVATURES)
 
 
 @pytest.mark.parametrize(("drift_first", "leaves"), [(False, False), (True, True)])
-def test_chains_leave_a_minimum_of_high_dimension_by_steps_that_drift_first(drift_first, leaves):
-    # After a quarter period z² is 1 instead of 0, and p² 0 instead of 1: energies change by ± a part of dh².
-    kernel = HMC(0.5, 3, energy, lambda z: z, drift_first)
+@pytest.mark.parametrize(("integrator", "step"), [(LEAPFROG, 0.1), (THREE_STAGES, 0.5)])
+def test_chains_leave_a_minimum_of_high_dimension_by_steps_that_drift_first(integrator, step, drift_first, leaves):
+    # After a quarter period z² is 1 instead of 0, and p² 0 instead of 1: leapfrog energies change by ± dh²/8 = 125.
+    kernel = HMC(step, round(0.5 * math.pi / step), energy, lambda z: z, drift_first, integrator)
     random = Random.seeded(torch.Generator().manual_seed(0))
     state = kernel.init(torch.zeros(20, 100_000, dtype=torch.float32), unit, random)
     state, draw = kernel.step(state, unit, random)
@@ -200,10 +204,11 @@ def test_chains_leave_a_minimum_of_high_dimension_by_steps_that_drift_first(drif
 
 
 @pytest.mark.parametrize("drift_first", [False, True])
+@pytest.mark.parametrize("integrator", [LEAPFROG, THREE_STAGES])
 @pytest.mark.parametrize("leaps", [1, 2, 7])
-def test_paths_are_reversible(leaps, drift_first):
+def test_paths_are_reversible(leaps, integrator, drift_first):
     """The path back from its end, with momentum turned round, ends where it began."""
-    kernel = HMC(0.3, leaps, energy, lambda z: z**3, drift_first)
+    kernel = HMC(0.3, leaps, energy, lambda z: z**3, drift_first, integrator)
     step, ahead = torch.tensor([[0.3]], dtype=f64), torch.tensor([[0.7, -1.1]], dtype=f64)
     position, momentum = torch.tensor([[0.4, 0.2]], dtype=f64), ahead
     for turn in (1, -1):
@@ -214,27 +219,28 @@ def test_paths_are_reversible(leaps, drift_first):
 
 
 @pytest.mark.parametrize("drift_first", [False, True])
-def test_paths_follow_the_motion_to_second_order_better_than_leapfrog(drift_first):
-    """A quarter of a circle, with as many gradients as leapfrog steps of h/3, whose energy is off by (h/3)²/8."""
+def test_three_stages_follow_the_motion_better_than_leapfrog_with_as_many_gradients(drift_first):
+    """A quarter of a circle: second order, with a fifth of the energy error, h²/8, of leapfrog steps at most."""
     position, momentum = torch.tensor([[1.0]], dtype=f64), torch.zeros(1, 1, dtype=f64)
     errors = []
     for leaps in (2, 4):
         h = 0.5 * math.pi / leaps
-        kernel = HMC(h, leaps, energy, lambda z: z, drift_first)
-        assert kernel.gradients == 3 * leaps
+        kernel = HMC(h, leaps, energy, lambda z: z, drift_first, THREE_STAGES)
         *there, _ = kernel.path(position, momentum, torch.full((1, 1), h, dtype=f64), position, unit)
         errors.append(abs(sum(float(part.square()) for part in there) / 2 - 0.5))
         assert errors[-1] < 0.2 * (h / 3) ** 2 / 8
     assert 3 < errors[0] / errors[1] < 5
 
 
-def test_a_path_takes_the_gradients_it_says():
+@pytest.mark.parametrize(("integrator", "each"), [(LEAPFROG, 1), (THREE_STAGES, 3)])
+def test_a_path_takes_the_gradients_it_says(integrator, each):
     calls = []
     for drift_first in (False, True):
-        kernel = HMC(0.3, 5, energy, lambda z: calls.append(0) or z, drift_first)
+        kernel = HMC(0.3, 5, energy, lambda z: calls.append(0) or z, drift_first, integrator)
+        assert kernel.gradients == 5 * each
         at = torch.ones(2, 3, dtype=f64)
         kernel.path(at, at, torch.full((2, 1), 0.3, dtype=f64), at, lambda z: calls.append(0) or unit(z))
-    assert len(calls) == 2 * 15 + 1, "drifting first takes one more"
+    assert len(calls) == 2 * 5 * each + 1, "drifting first takes one more"
 
 
 def unit(z):
@@ -245,10 +251,15 @@ def quartic(z):
     return Evaluation(0.25 * z.square().square().sum(1), z**3, z.square().sum(1))
 
 
-@pytest.mark.parametrize("kind", ["mala", "hmc"])
+@pytest.mark.parametrize("kind", ["mala", "hmc", "hmc, three stages"])
 def test_metropolis_kernels_are_exact_on_a_quartic(kind):
     # π ∝ exp(−z⁴/4): E z⁴ = 1 by the virial identity, E z² = 2Γ(3/4)/Γ(1/4), E z⁶ = E (z⁴)^(3/2) = 8Γ(7/4)/Γ(1/4).
-    kernel = MALA(0.8, energy) if kind == "mala" else HMC(2.0, 3, energy, lambda z: z**3)
+    kernels = {
+        "mala": MALA(0.8, energy),
+        "hmc": HMC(0.9, 3, energy, lambda z: z**3),
+        "hmc, three stages": HMC(2.0, 3, energy, lambda z: z**3, integrator=THREE_STAGES),
+    }
+    kernel = kernels[kind]
     random = Random.seeded(torch.Generator().manual_seed(0))
     position = torch.zeros(CHAINS, 1, dtype=f64)
     state = kernel.init(position, quartic, random)

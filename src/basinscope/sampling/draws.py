@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from ..errors import InputError
-from .adjusted import captured, ceiling
+from .adjusted import captured, ceiling, integrator
 from .engine import Engine
 from .kernels import HMC, LeimkuhlerMatthews
 from .kernels.base import Kernel
@@ -39,7 +39,8 @@ def draws(
     evaluate: Evaluate
     if outcome.sampler == "hmc":
         evaluate, force = captured(target)
-        kernel = HMC(run.step_size, int(run.settings["leaps"]), target.energy, force)
+        leaps = int(run.settings["leaps"])
+        kernel = HMC(run.step_size, leaps, target.energy, force, integrator=integrator(target))
     elif outcome.sampler == "minibatch":
         assert outcome.batch_size is not None
         kernel = LeimkuhlerMatthews(run.step_size)

@@ -202,6 +202,7 @@ def figure_training(table: pd.DataFrame) -> Any:
     for number, case in enumerate(cases):
         own = table[table["case"] == case].sort_values("epoch")
         above, below = axes[number], axes[len(cases) + number]
+        above.sharex(below)
         sound = own[own["llc_verdict"] != "failed"]
         above.errorbar(
             sound["epoch"], sound["llc"], 1.96 * sound["llc_stderr"], color=OURS, marker="o", markersize=4, capsize=2,

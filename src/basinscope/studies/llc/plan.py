@@ -22,7 +22,7 @@ _UNIT = 16  # of the widths of large networks
 _BATCH = 512  # what the calibrated sampler takes
 # How many λ̂ the views of a network take besides the moments of its training, and seconds of an H200 for each.
 _BEYOND: dict[str, tuple[dict[str, int], float]] = {
-    "resnet": ({"weights": 6, "data": 5}, 25.0), "text": ({"weights": 12, "data": 2}, 20.0), "grokking": ({}, 3.0),
+    "resnet": ({"weights": 6, "data": 5}, 22.0), "text": ({"weights": 12, "data": 2}, 15.0), "grokking": ({}, 3.0),
 }  # fmt: skip
 
 
