@@ -1,5 +1,6 @@
 """How Hamiltonian chains start, and how long their paths are."""
 
+import pytest
 import torch
 
 from basins import quadratic
@@ -72,13 +73,15 @@ def test_large_networks_take_steps_of_three_stages():
         assert run.alive.all()
 
 
-def test_flights_that_are_rejected_are_flown_again_in_smaller_steps(monkeypatch):
+@pytest.mark.parametrize(("tuned", "sizes"), [(1.0, [1.0, 1.0]), (1.9, [1.9, 1.9]), (2.4, [2.4, 1.2])])
+def test_flights_go_on_in_smaller_steps_after_one_that_is_rejected(tuned, sizes, monkeypatch):
     target, origin = unknown([1.0] * 400 + [0.0] * 20, 1e-3)
-    monkeypatch.setattr(adjusted, "_tuned", lambda *given: 1.9)
+    monkeypatch.setattr(adjusted, "_tuned", lambda *given: tuned)
     _, size, left = adjusted.pilot(target, origin, seed=0, steps=24, evaluations=6000)
     path = adjusted.path_length(target)
-    assert size == 0.95
-    assert 6000 - left == 2 * round(path / 1.9) + round(path / 0.95), "the first, from the minimum, is accepted"
+    assert 6000 - left == sum(round(path / one) for one in sizes)
+    # From the minimum even steps of 1.9 are accepted, and rejected where that leads to; beyond 2 they are unstable.
+    assert size == {1.0: 1.0, 1.9: 0.95, 2.4: 1.2}[tuned]
 
 
 def test_large_deep_networks_are_near_equilibrium_after_a_pilot():

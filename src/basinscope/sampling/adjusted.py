@@ -187,15 +187,16 @@ def pilot(target: Target, position: Tensor, seed: int, steps: int, evaluations: 
     size = _tuned(engine, kernel, size, steps, steps * TUNING, lambda fraction, text: None)
     longest = max(TUNING, min(LONGEST, evaluations // FLIGHT_SHARE))
     flown = 0
-    for _ in range(2 * FLIGHTS):
+    for flight in range(1, FLIGHTS + 2):
         engine.use(kernel(size, longest))
         accepted = float(np.nanmean(engine.run(1)[0, :, -1]))
         evaluations -= engine.kernel.gradients  # type: ignore[attr-defined]
-        flown += accepted >= STUCK
-        if flown == FLIGHTS:
-            break
         if accepted < STUCK:  # it leads to where the landscape is stiffer
             size *= 0.5
+        else:
+            flown += 1
+        if flown and flight >= FLIGHTS:  # one more only if none was accepted
+            break
     return engine.position, size, evaluations
 
 
