@@ -91,3 +91,12 @@ def test_large_deep_networks_are_near_equilibrium_after_a_pilot():
     position, *_ = adjusted.pilot(target, torch.zeros(CHAINS, losses.dimension), seed=0, steps=24, evaluations=4000)
     excess = float(losses.excess(target.whitening(position)).mean())
     assert abs(excess / float(planted.coefficient) - 1) < 0.2
+
+
+def test_chains_that_all_die_are_told_of_and_not_averaged():
+    """No chain survives steps that are far too long, and no warning of an empty mean is seen."""
+    target, origin = unknown([1.0] * 20, 1e-3)
+    run = adjusted.sample(
+        target, origin + 1e20, seed=0, rtol=0.02, evaluations=300, report=lambda fraction, text: None, draws=16
+    )
+    assert not run.alive.any()

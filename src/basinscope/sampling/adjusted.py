@@ -8,6 +8,7 @@ from functools import partial
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from ..progress import Report
@@ -18,7 +19,7 @@ from .kernels import HMC
 from .kernels.hmc import LEAPFROG, THREE_STAGES, Integrator
 from .runs import Run, below_zero, converged
 from .target import Evaluation, Target
-from .trace import Trace
+from .trace import STATISTICS, Trace
 
 WARMUP = 50
 FIRST_ROUND = 40
@@ -143,7 +144,7 @@ def sample(
                 trace.append(block)
                 left -= len(block) * kernel(size).gradients
                 report(trace.draws / limit, f"{trace.draws} draws")
-                if step_size is None and trace.draws <= discard * goal and np.nanmean(block[..., -1]) < STUCK:
+                if step_size is None and trace.draws <= discard * goal and _accepted(block) < STUCK:
                     size *= 0.8
                     engine.use(kernel(size))
                     limit = affordable()
@@ -189,7 +190,7 @@ def pilot(target: Target, position: Tensor, seed: int, steps: int, evaluations: 
     flown = 0
     for flight in range(1, FLIGHTS + 2):
         engine.use(kernel(size, longest))
-        accepted = float(np.nanmean(engine.run(1)[0, :, -1]))
+        accepted = _accepted(engine.run(1))
         evaluations -= engine.kernel.gradients  # type: ignore[attr-defined]
         if accepted < STUCK:  # it leads to where the landscape is stiffer
             size *= 0.5
@@ -207,10 +208,15 @@ def _tuned(
     tuner = DualAveraging(size, engine.kernel.integrator.acceptance)  # type: ignore[attr-defined]
     for step in range(steps):
         engine.use(kernel(tuner.step_size))
-        accepted = engine.run(1)[0, :, -1]
-        tuner.update(float(np.nanmean(accepted)))
+        tuner.update(_accepted(engine.run(1)))
         report(0.0, f"tuning {step + 1}/{steps}")
         evaluations -= engine.kernel.gradients  # type: ignore[attr-defined]
         if evaluations <= 0 and step >= FEWEST:
             break
     return tuner.final
+
+
+def _accepted(block: NDArray[np.float64]) -> float:
+    """Mean acceptance of the chains that live, 0 if none does."""
+    values = block[..., STATISTICS.index("acceptance")]
+    return float(np.nanmean(values)) if np.isfinite(values).any() else 0.0

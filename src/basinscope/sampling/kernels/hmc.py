@@ -55,9 +55,8 @@ class HMC:
 
     A step kicks first and last, or drifts first and last with `drift_first`. Leapfrog steps on a quadratic of curvature
     a gain a²h²(z'² − z²)/8 of energy the first way and ah²(p'² − p²)/8 the second, those of three stages a part of it.
-    From a minimum z grows and p shrinks: the first is rejected in high dimension unless
-    h ∝ d^(−1/2), the second accepted, so that chains leave it at once. In equilibrium both need h ∝ d^(−1/4), and the
-    first one gradient fewer.
+    From a minimum z grows and p shrinks: the first is rejected in high dimension unless h ∝ d^(−1/2), the second
+    accepted, so that chains leave it at once. In equilibrium both need h ∝ d^(−1/4), and the first one gradient fewer.
     """
 
     step_size: Tensor | float
