@@ -5,7 +5,7 @@ import torch
 
 import basinscope as bs
 from basinscope.sampling import linear
-from basinscope.sampling.adjusted import captured
+from basinscope.sampling.adjusted import hamiltonian
 from basinscope.sampling.chains import ChainLosses
 from basinscope.sampling.target import Target, Whitening
 
@@ -40,7 +40,8 @@ def test_captured_evaluations_are_the_evaluations(network):
         images = torch.randn(50, 1, 3, 3, dtype=torch.float64)
         land = bs.Landscape(net.double().cuda(), "cross_entropy", (images, land.samples.target.cpu()))
     target = Target(ChainLosses(land), 10.0, 2.0, Whitening.identity(land.flatten(land.parameters), 0.5))
-    full, force = captured(target)
+    full, kernel = hamiltonian(target)
+    force = kernel(1.0, 1).forces
     places = [0.3 * torch.randn(4, land.dimension, dtype=torch.float64, device="cuda") for _ in range(3)]
     forces = [force(place) for place in places]
     evaluations = [full(place) for place in places]

@@ -66,13 +66,20 @@ def expected_gradients(target: Target) -> int:
     return each * max(1, min(USUAL // each, math.ceil(path_length(target) / (1.3 * first_step(target)))))
 
 
-def captured(target: Target) -> tuple[Captured[Evaluation], Captured[Tensor]]:
-    """The target on all data and its force, each a CUDA graph where there is a GPU.
+def hamiltonian(target: Target, drift_first: bool = False) -> tuple[Captured[Evaluation], Callable[[float, int], HMC]]:
+    """The target on all data, and a kernel for every step size and number of steps.
 
-    Whole transitions would have to be captured anew for every step size and number of steps.
+    On a GPU the target and its force are a CUDA graph each. Whole transitions would have to be captured anew for every
+    step size and number of steps.
     """
     full = Captured(target.full)
-    return full, Captured(target.force, beside=full)
+    force, moves = Captured(target.force, beside=full), integrator(target)
+    return full, lambda size, count: HMC(size, count, target.energy, force, drift_first, moves)
+
+
+def leaps(target: Target, size: float, most: int) -> int:
+    """Steps to a quarter period of the slowest mode, as far as `most` gradients go."""
+    return max(1, min(most // integrator(target).gradients, round(path_length(target) / size)))
 
 
 def sample(
@@ -107,22 +114,19 @@ def sample(
         discard: fraction of the draws that is burn-in.
     """
     generator = torch.Generator(position.device).manual_seed(seed)
-    path = path_length(target)
     longest = min(LONGEST, max(USUAL, evaluations // TRANSITIONS))
-    full, force = captured(target)
-    moves = integrator(target)
+    full, made = hamiltonian(target)
 
     def kernel(size: float, most: int = longest) -> HMC:
-        leaps = max(1, min(most // moves.gradients, round(path / size)))
-        return HMC(size, leaps, target.energy, force, False, moves)
+        return made(size, leaps(target, size, most))
 
     size = step_size or first_size or first_step(target)
-    engine = Engine(kernel(size), full, position, generator, ceiling(target), target.soft_virial, capture=False)
+    engine = Engine(kernel(size), full, position, generator, ceiling(target), target.soft_virial)
     trace = Trace(len(position))
     interrupted = False
 
     def result(exhausted: bool) -> Run:
-        settings = {"leaps": engine.kernel.leaps, "path_length": path}  # type: ignore[attr-defined]
+        settings = {"leaps": engine.kernel.leaps, "path_length": path_length(target)}  # type: ignore[attr-defined]
         alive = engine.alive.cpu().numpy()
         return Run(target, trace, alive, engine.living(), size, settings, interrupted, exhausted, discard)
 
@@ -175,23 +179,21 @@ def pilot(target: Target, position: Tensor, seed: int, steps: int, evaluations: 
     walk does. The long ones take a quarter period of the slowest mode, or a share of the `evaluations`.
     """
     generator = torch.Generator(position.device).manual_seed(seed)
-    path = path_length(target)
-    full, force = captured(target)
-    moves = integrator(target)
+    full, made = hamiltonian(target, drift_first=True)
 
     def kernel(size: float, most: int = TUNING) -> HMC:
-        leaps = max(1, min(most // moves.gradients, round(path / size)))
-        return HMC(size, leaps, target.energy, force, True, moves)
+        return made(size, leaps(target, size, most))
 
     size = first_step(target)
-    engine = Engine(kernel(size), full, position, generator, ceiling(target), capture=False)
+    engine = Engine(kernel(size), full, position, generator, ceiling(target))
     size = _tuned(engine, kernel, size, steps, steps * TUNING, lambda fraction, text: None)
     longest = max(TUNING, min(LONGEST, evaluations // FLIGHT_SHARE))
     flown = 0
     for flight in range(1, FLIGHTS + 2):
-        engine.use(kernel(size, longest))
+        long = kernel(size, longest)
+        engine.use(long)
         accepted = _accepted(engine.run(1))
-        evaluations -= engine.kernel.gradients  # type: ignore[attr-defined]
+        evaluations -= long.gradients
         if accepted < STUCK:  # it leads to where the landscape is stiffer
             size *= 0.5
         else:
@@ -205,12 +207,13 @@ def _tuned(
     engine: Engine, kernel: Callable[[float], HMC], size: float, steps: int, evaluations: int, report: Report
 ) -> float:
     """The step size after `steps` transitions, or fewer once `evaluations` are spent."""
-    tuner = DualAveraging(size, engine.kernel.integrator.acceptance)  # type: ignore[attr-defined]
+    tuner = DualAveraging(size, kernel(size).integrator.acceptance)
     for step in range(steps):
-        engine.use(kernel(tuner.step_size))
+        now = kernel(tuner.step_size)
+        engine.use(now)
         tuner.update(_accepted(engine.run(1)))
         report(0.0, f"tuning {step + 1}/{steps}")
-        evaluations -= engine.kernel.gradients  # type: ignore[attr-defined]
+        evaluations -= now.gradients
         if evaluations <= 0 and step >= FEWEST:
             break
     return tuner.final

@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 
 from ..errors import InputError
-from .adjusted import captured, ceiling, integrator
+from .adjusted import ceiling, hamiltonian
 from .engine import Engine
-from .kernels import HMC, LeimkuhlerMatthews
+from .kernels import LeimkuhlerMatthews
 from .kernels.base import Kernel
 from .local import Outcome, Sampler
 from .target import Evaluate
@@ -38,9 +38,8 @@ def draws(
     kernel: Kernel
     evaluate: Evaluate
     if outcome.sampler == "hmc":
-        evaluate, force = captured(target)
-        leaps = int(run.settings["leaps"])
-        kernel = HMC(run.step_size, leaps, target.energy, force, integrator=integrator(target))
+        evaluate, made = hamiltonian(target)
+        kernel = made(run.step_size, int(run.settings["leaps"]))
     elif outcome.sampler == "minibatch":
         assert outcome.batch_size is not None
         kernel = LeimkuhlerMatthews(run.step_size)
@@ -48,8 +47,7 @@ def draws(
         evaluate = minibatches(target, outcome.batch_size, generator, mean)
     else:
         raise InputError(f"draws of the posterior come from 'hmc' or 'minibatch', got sampler {outcome.sampler!r}")
-    capture = outcome.sampler != "hmc"
-    engine = Engine(kernel, evaluate, run.position, generator, ceiling(target), capture=capture)
+    engine = Engine(kernel, evaluate, run.position, generator, ceiling(target))
     for _ in range(count):
         engine.run(thin)
         yield target.whitening(engine.living()), engine.alive

@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ..streams import CAPTURED, FilledConstants, capturable
+from ..streams import CAPTURED, Captured, FilledConstants, capturable
 from .kernels.base import Draw, Kernel, Random, row_dot
 from .target import Evaluate
 
@@ -19,8 +19,7 @@ class Engine:
 
     A chain that is no longer finite, or whose excess loss passes `ceiling`, is dead for good: `alive` says so and its
     statistics are NaN from then on. On a GPU the step of all but the largest networks is captured once as a CUDA graph
-    and replayed, unless the model waits for the GPU within it, or `capture` is False: for kernels whose evaluations are
-    captured one by one.
+    and replayed, unless the model waits for the GPU within it, or `evaluate` is captured by itself.
 
     Args:
         kernel: what to run.
@@ -29,7 +28,6 @@ class Engine:
         generator: source of all randomness.
         ceiling: largest credible excess loss.
         soft: the soft virial of positions and gradients, recorded with every draw.
-        capture: whether to capture steps on a GPU.
     """
 
     def __init__(
@@ -40,7 +38,6 @@ class Engine:
         generator: torch.Generator,
         ceiling: float,
         soft: Callable[[Tensor, Tensor], Tensor] | None = None,
-        capture: bool = True,
     ) -> None:
         self._soft = soft
         self._evaluate = evaluate
@@ -49,7 +46,8 @@ class Engine:
         self._ceiling = ceiling
         self.alive = torch.ones(len(position), dtype=torch.bool, device=position.device)
         self._graph: torch.cuda.CUDAGraph | None = None
-        self._capturable = capture and position.device.type == "cuda" and position.numel() <= CAPTURED
+        whole = not isinstance(evaluate, Captured)
+        self._capturable = whole and position.device.type == "cuda" and position.numel() <= CAPTURED
         self.kernel = kernel
         self._state = kernel.init(position.clone(), evaluate, self._random)
 
