@@ -32,6 +32,33 @@ def test_losses_and_gradients_are_those_of_the_processor(large, monkeypatch):
 
 
 @pytest.mark.parametrize("network", ["feedforward", "convolutional"])
+def test_energies_and_forces_are_precise_whatever_the_program_has_set(network):
+    """TF32 has errors of 1e-4 to 1e-3."""
+    torch.manual_seed(0)
+    first, width = (torch.nn.Linear(100, 64), 64) if network == "feedforward" else (torch.nn.Conv2d(4, 8, 2), 128)
+    net = torch.nn.Sequential(first, torch.nn.Tanh(), torch.nn.Flatten(), torch.nn.Linear(width, 3)).cuda()
+    x, y = torch.randn(50, 100, device="cuda"), torch.randint(3, (50,), device="cuda")
+    x = x if network == "feedforward" else x.view(50, 4, 5, 5)
+    d = sum(weight.numel() for weight in net.parameters())
+    vectors, place = torch.linalg.qr(torch.randn(d, 9, device="cuda"))[0], torch.randn(4, d, device="cuda")
+
+    def evaluation(dtype):
+        land = bs.Landscape(net.to(dtype), "cross_entropy", (x.to(dtype), y))
+        scales = torch.linspace(0.01, 0.1, 9, dtype=dtype, device="cuda")
+        target = Target(ChainLosses(land), 100.0, 2.0, Whitening(vectors.to(dtype), scales, 0.1))
+        return target.full(place.to(dtype))
+
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("high")
+    try:
+        found = evaluation(torch.float32)
+    finally:
+        torch.set_float32_matmul_precision(before)
+    for ours, exact in zip(found, evaluation(torch.float64), strict=True):
+        assert (ours.double() - exact).norm() < 1e-5 * exact.norm()
+
+
+@pytest.mark.parametrize("network", ["feedforward", "convolutional"])
 def test_captured_evaluations_are_the_evaluations(network):
     """Again and again, in any order, with results that later calls leave alone."""
     land = land_on("cuda", torch.float64)

@@ -79,16 +79,18 @@ class Target:
 
     def full(self, position: Tensor) -> Evaluation:
         """U's pieces on all data."""
-        delta = self.whitening(position)
-        excess, slope = self.losses.full(delta, self.nbeta)
-        # In float64: the energies of large networks need the digits.
-        distance = torch.linalg.vector_norm(delta, dim=1, dtype=torch.float64).square()
-        return Evaluation(excess, self._gradient(delta, slope), distance)
+        with self.losses.precise():
+            delta = self.whitening(position)
+            excess, slope = self.losses.full(delta, self.nbeta)
+            # In float64: the energies of large networks need the digits.
+            distance = torch.linalg.vector_norm(delta, dim=1, dtype=torch.float64).square()
+            return Evaluation(excess, self._gradient(delta, slope), distance)
 
     def force(self, position: Tensor) -> Tensor:
         """∇_z U on all data, the same as `full` gives, without the energy."""
-        delta = self.whitening(position)
-        return self._gradient(delta, self.losses.gradient(delta, self.nbeta))
+        with self.losses.precise():
+            delta = self.whitening(position)
+            return self._gradient(delta, self.losses.gradient(delta, self.nbeta))
 
     def minibatch(self, position: Tensor, indices: Tensor) -> Evaluation:
         """U's pieces on the samples `indices` (C, m)."""
