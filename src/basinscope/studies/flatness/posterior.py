@@ -190,19 +190,15 @@ class Posterior:
 
     @torch.no_grad()
     def gradient(self, delta: Tensor) -> Tensor:
-        """∇L_n(θ + δ), (M, d); on a GPU in TF32, which is precise enough for a step that the energy accepts or not."""
+        """∇L_n(θ + δ), (M, d)."""
         points, (inputs, target) = self._rows(delta), self._pool
         total, part = torch.zeros_like(points), torch.zeros_like(points)
-        precision = torch.get_float32_matmul_precision()
-        torch.set_float32_matmul_precision("high")
-        try:
+        with full_precision():
             for own in self._tiles():
                 batch, wanted = inputs[own], target[own]
                 everywhere = batch.expand(len(points), *batch.shape), wanted.expand(len(points), *wanted.shape)
                 self._program.gradient(points, *everywhere, part, None)
                 total.add_(part, alpha=len(batch) / self.land.n)
-        finally:
-            torch.set_float32_matmul_precision(precision)
         return total[:, self._program.places]
 
     def slopes(self) -> Tensor:
