@@ -1,3 +1,5 @@
+from types import SimpleNamespace
+
 import pytest
 import torch
 from torch import nn
@@ -382,3 +384,23 @@ def test_a_model_that_mixes_its_chains_is_not_batched():
     torch.manual_seed(0)
     land = bs.Landscape(Mixed(3, 1), "gaussian", (torch.randn(8, 3), torch.randn(8, 1)))
     assert not ChainLosses(land).batched
+
+
+@pytest.mark.parametrize("kind", ["cpu", "cuda"])
+def test_energies_and_forces_are_in_true_float32(kind, monkeypatch):
+    """What a program has set for its own products, or torch for convolutions on a GPU, does not reach them."""
+    losses = ChainLosses(classifier())
+    monkeypatch.setattr(losses, "land", SimpleNamespace(device=torch.device(kind)))
+    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", True)
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("high")
+    try:
+        with losses.precise(), losses.precise():
+            assert torch.get_float32_matmul_precision() == "highest"
+            assert not torch.backends.cudnn.allow_tf32
+        assert torch.get_float32_matmul_precision() == "high"
+        assert torch.backends.cudnn.allow_tf32
+    finally:
+        torch.set_float32_matmul_precision(before)
+    with losses.precise():
+        assert torch.backends.cudnn.allow_tf32 == (kind == "cpu")  # nothing to do where there are no such convolutions

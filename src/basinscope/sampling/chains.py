@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 
 import torch
 from torch import Tensor
 from torch.func import vmap
 
-from ..curvature.precision import full_precision
+from ..curvature.precision import full_precision, rounded_products, rounds
 from ..curvature.tiles import activation_bytes, convolutional
 from ..landscape import Landscape, math_attention
 from ..samples import Samples, Tree, map_tensors, tensors
@@ -58,12 +58,12 @@ class ChainLosses:
         return self.origin.numel()
 
     def precise(self) -> AbstractContextManager[None]:
-        """True float32, on a GPU too, for all that enters an energy or its force.
+        """True float32 for all that enters an energy or its force, whatever the program has set.
 
         Rounded to ten bits, as GPUs like to, forces are not those of any energy, and what an integrator gains or loses
         on its way is no less with smaller steps: chains of 136,192 parameters took steps a tenth as long.
         """
-        return full_precision() if self.land.device.type == "cuda" else nullcontext()
+        return full_precision() if rounds(self.land.device.type) else nullcontext()
 
     def _tile(self, chains: int) -> int:
         """Samples per tile, so that one tile's activations for all chains stay within memory."""
@@ -126,17 +126,9 @@ class ChainLosses:
             losses, gradient = self._with_gradient(delta, self.land.take(indices), 0, scale / indices.shape[1])
         return (losses.double() - self.base[indices]).mean(1), gradient
 
-    @contextmanager
-    def _quick(self) -> Iterator[None]:
+    def _quick(self) -> AbstractContextManager[None]:
         """TF32 matrix products on a GPU, for float32 networks: minibatches are noisier than that."""
-        precision = torch.get_float32_matmul_precision()
-        if self._fast:
-            torch.set_float32_matmul_precision("high")
-        try:
-            yield
-        finally:
-            if self._fast:
-                torch.set_float32_matmul_precision(precision)
+        return rounded_products() if self._fast else nullcontext()
 
     def _with_gradient(self, delta: Tensor, batch: Samples, axis: int | None, scale: float) -> tuple[Tensor, Tensor]:
         weights = {name: tensor.requires_grad_() for name, tensor in self._at(delta).items()}
