@@ -100,3 +100,60 @@ def test_chains_that_all_die_are_told_of_and_not_averaged():
         target, origin + 1e20, seed=0, rtol=0.02, evaluations=300, report=lambda fraction, text: None, draws=16
     )
     assert not run.alive.any()
+
+
+def rounding(monkeypatch, losses, bits):
+    """Forces as those of weights with so many bits: a function of the position, the gradient of nothing."""
+
+    def rounded(weights):
+        mantissa, exponent = torch.frexp(weights)
+        return torch.ldexp(torch.round(mantissa * 2**bits) / 2**bits, exponent)
+
+    def gradient(delta, scale=1.0, rounds=False):
+        return losses.full(rounded(losses.origin + delta) - losses.origin if rounds else delta, scale)[1]
+
+    monkeypatch.setattr(losses, "gradient", gradient)
+    monkeypatch.setattr(losses, "rounds", True)
+
+
+@pytest.mark.parametrize(("bits", "harmless"), [(20, True), (3, False)])
+def test_forces_are_rounded_where_that_does_no_harm(bits, harmless, monkeypatch):
+    target, origin = unknown([1.0] * 400 + [0.0] * 20, 1e-2)
+    position = torch.randn(origin.shape, generator=torch.Generator().manual_seed(0))
+    assert not adjusted.rounds_harmlessly(target, position), "nothing is rounded on a processor"
+    rounding(monkeypatch, target.losses, bits)
+    assert adjusted.rounds_harmlessly(target, position) == harmless
+
+
+def test_what_rounded_forces_cost_is_estimated_from_their_error(monkeypatch):
+    target, origin = unknown([1.0] * 400, 1e-2)
+    rounding(monkeypatch, target.losses, 20)
+    edge = adjusted.HARMLESS / (adjusted.path_length(target) ** 0.5 * 20)  # |e|√t of an error in 400 directions
+    for part, harmless in ((0.98, True), (1.02, False)):
+        monkeypatch.setattr(
+            target.losses,
+            "gradient",
+            lambda delta, scale=1.0, rounds=False, part=part: torch.full_like(delta, part * edge * rounds),
+        )
+        assert adjusted.rounds_harmlessly(target, origin) == harmless
+
+
+def test_chains_with_rounded_forces_are_exact(monkeypatch):
+    """E‖z‖² = Σ 1/(a + γ), though a tenth of the transitions and more is rejected for the rounding alone."""
+    target, origin = unknown([1.0] * 30, 0.5)
+
+    def sampled():
+        return adjusted.sample(
+            target, origin, seed=0, rtol=0.02, evaluations=10**6, report=lambda fraction, text: None, draws=600,
+            step_size=0.3,
+        )  # fmt: skip
+
+    precise = sampled().summary("acceptance").mean
+    rounding(monkeypatch, target.losses, 2)
+    monkeypatch.setattr(adjusted, "rounds_harmlessly", lambda *given: True)
+    run = sampled()
+    assert run.settings["rounded"]
+    assert run.summary("acceptance").mean < precise - 0.1
+    distance = run.summary("distance")
+    assert distance.stderr < 0.5
+    assert abs(distance.mean - 30 / 1.5) < 4 * distance.stderr

@@ -39,13 +39,16 @@ class ChainLosses:
     Args:
         land: the landscape.
         memory: bytes that the activations of one tile of chains and samples may take.
+
+    Attributes:
+        rounds: whether gradients on minibatches, and others that may be rounded, are: to TF32, on a GPU.
     """
 
     def __init__(self, land: Landscape, memory: int | None = None) -> None:
         self.land = land
         self.origin = land.flatten(land.parameters)
         self.batched = _can_batch(land)
-        self._fast = land.device.type == "cuda" and land.dtype == torch.float32
+        self.rounds = land.device.type == "cuda" and land.dtype == torch.float32
         self._memory = memory or _MEMORY.get(land.device.type, _MEMORY["cpu"])
         self._convolved = convolutional(land)
         self._channels_last = land.device.type == "cuda" and self._convolved and takes_channels_last(land)
@@ -58,11 +61,7 @@ class ChainLosses:
         return self.origin.numel()
 
     def precise(self) -> AbstractContextManager[None]:
-        """True float32 for all that enters an energy or its force, whatever the program has set.
-
-        Rounded to ten bits, as GPUs like to, forces are not those of any energy, and what an integrator gains or loses
-        on its way is no less with smaller steps: chains of 136,192 parameters took steps a tenth as long.
-        """
+        """True float32 for all that enters an energy, whatever the program has set."""
         return full_precision() if rounds(self.land.device.type) else nullcontext()
 
     def _tile(self, chains: int) -> int:
@@ -103,22 +102,26 @@ class ChainLosses:
 
     def full(self, delta: Tensor, scale: float = 1.0) -> tuple[Tensor, Tensor]:
         """Excess loss (C,) in float64 and the gradient (C, d) of scale·L_n, on all data."""
+        with self.precise():
+            return self._pass(delta, scale)
+
+    def gradient(self, delta: Tensor, scale: float = 1.0, rounded: bool = False) -> Tensor:
+        """The gradient (C, d) of scale·L_n on all data, equal to the one `full` returns unless it may be `rounded`."""
+        with self._quick() if rounded else self.precise():
+            return self._pass(delta, scale)[1]
+
+    def _pass(self, delta: Tensor, scale: float) -> tuple[Tensor, Tensor]:
         total = torch.zeros(len(delta), dtype=torch.float64, device=delta.device)
         gradient: Tensor | None = None
         start = 0
-        with self.precise():
-            for batch in self.land.batches(self._tile(len(delta))):
-                stop = start + batch.n
-                losses, slope = self._with_gradient(delta, batch, None, scale / self.land.n)
-                total += (losses.double() - self.base[start:stop]).sum(1)
-                gradient = slope if gradient is None else gradient.add_(slope)
-                start = stop
+        for batch in self.land.batches(self._tile(len(delta))):
+            stop = start + batch.n
+            losses, slope = self._with_gradient(delta, batch, None, scale / self.land.n)
+            total += (losses.double() - self.base[start:stop]).sum(1)
+            gradient = slope if gradient is None else gradient.add_(slope)
+            start = stop
         assert gradient is not None
         return total / self.land.n, gradient
-
-    def gradient(self, delta: Tensor, scale: float = 1.0) -> Tensor:
-        """The gradient (C, d) of scale·L_n on all data, equal to the one `full` returns."""
-        return self.full(delta, scale)[1]
 
     def minibatch(self, delta: Tensor, indices: Tensor, scale: float = 1.0) -> tuple[Tensor, Tensor]:
         """Excess loss (C,) and gradient (C, d) of scale·L on chain c's own samples `indices[c]`, shape (C, m)."""
@@ -128,7 +131,7 @@ class ChainLosses:
 
     def _quick(self) -> AbstractContextManager[None]:
         """TF32 matrix products on a GPU, for float32 networks: minibatches are noisier than that."""
-        return rounded_products() if self._fast else nullcontext()
+        return rounded_products() if self.rounds else nullcontext()
 
     def _with_gradient(self, delta: Tensor, batch: Samples, axis: int | None, scale: float) -> tuple[Tensor, Tensor]:
         weights = {name: tensor.requires_grad_() for name, tensor in self._at(delta).items()}

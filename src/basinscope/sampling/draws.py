@@ -38,7 +38,7 @@ def draws(
     kernel: Kernel
     evaluate: Evaluate
     if outcome.sampler == "hmc":
-        evaluate, made = hamiltonian(target)
+        evaluate, made = hamiltonian(target, rounded=bool(run.settings["rounded"]))
         kernel = made(run.step_size, int(run.settings["leaps"]))
     elif outcome.sampler == "minibatch":
         assert outcome.batch_size is not None

@@ -86,11 +86,13 @@ class Target:
             distance = torch.linalg.vector_norm(delta, dim=1, dtype=torch.float64).square()
             return Evaluation(excess, self._gradient(delta, slope), distance)
 
-    def force(self, position: Tensor) -> Tensor:
-        """∇_z U on all data, the same as `full` gives, without the energy."""
+    def force(self, position: Tensor, rounded: bool = False) -> Tensor:
+        """∇_z U on all data without the energy, the same as `full` gives unless the loss's part may be `rounded`."""
         with self.losses.precise():
             delta = self.whitening(position)
-            return self._gradient(delta, self.losses.gradient(delta, self.nbeta))
+        slope = self.losses.gradient(delta, self.nbeta, rounded)
+        with self.losses.precise():
+            return self._gradient(delta, slope)
 
     def minibatch(self, position: Tensor, indices: Tensor) -> Evaluation:
         """U's pieces on the samples `indices` (C, m)."""

@@ -50,8 +50,8 @@ class HMC:
     multiple of the path length; one transition in four takes a step smaller by up to 10^1.5, which reaches into
     valleys narrower than the typical one, where the usual step would always be rejected.
 
-    `forces` gives the gradient alone, for the steps inside the path, where no energy is needed; it must be the
-    gradient that `evaluate` returns.
+    `forces` gives the gradient alone, for the steps inside the path, where no energy is needed. It may be another one
+    than `evaluate` returns, as long as it depends on nothing but the position: paths then lead back as they came.
 
     A step kicks first and last, or drifts first and last with `drift_first`. Leapfrog steps on a quadratic of curvature
     a gain a²h²(z'² − z²)/8 of energy the first way and ah²(p'² − p²)/8 the second, those of three stages a part of it.
