@@ -23,7 +23,10 @@ def study(*arguments):
 
 def started(*arguments):
     command = [sys.executable, "-c", "from basinscope.cli import main; main()", "study", *map(str, arguments)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    return subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # shells ignore it for jobs in the background
+    )  # fmt: skip
 
 
 def test_list_names_every_study():
