@@ -30,8 +30,13 @@ x = torch.randn(200, 3, generator=torch.Generator().manual_seed(0))
 net = torch.nn.Linear(3, 1, bias=False)
 torch.nn.init.ones_(net.weight)
 land = bs.Landscape(net, "mse", (x, net(x).detach()))
-assert bs.hessian_trace(land, progress=False).value > 0
-assert abs(bs.llc(land, seed=0, progress=False).value - 1.5) < 0.15
+hessian = x.T.double() @ x.double() / 200
+assert abs(bs.hessian_trace(land, progress=False).value - hessian.trace()) < 1e-5 * hessian.trace()
+found = bs.llc(land, seed=0, progress=False)
+stiffness = found.diagnostics["nbeta"] * torch.linalg.eigvalsh(hessian)
+exact = 0.5 * float((stiffness / (stiffness + found.diagnostics["gamma"])).sum())
+assert found.stderr < 0.02 * exact
+assert abs(found.value - exact) < 4 * found.stderr
 assert switches() == before
 """
 

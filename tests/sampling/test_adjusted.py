@@ -113,7 +113,7 @@ def rounding(monkeypatch, losses, bits):
         return losses.full(rounded(losses.origin + delta) - losses.origin if rounds else delta, scale)[1]
 
     monkeypatch.setattr(losses, "gradient", gradient)
-    monkeypatch.setattr(losses, "rounds", True)
+    monkeypatch.setattr(losses, "can_round", True)
 
 
 @pytest.mark.parametrize(("bits", "harmless"), [(20, True), (3, False)])

@@ -75,7 +75,7 @@ def rounds_harmlessly(target: Target, position: Tensor) -> bool:
     was half of that, and no less with smaller ones, whose errors are alike; steps are taken to be 1 long here. Chains
     of 136,192 parameters, rounded, had to take steps a tenth as long as they can be.
     """
-    if not target.losses.rounds:
+    if not target.losses.can_round:
         return False
     errors = target.force(position, rounded=True) - target.force(position)
     size = float(torch.linalg.vector_norm(errors, dim=1).square().mean().sqrt())

@@ -41,14 +41,14 @@ class ChainLosses:
         memory: bytes that the activations of one tile of chains and samples may take.
 
     Attributes:
-        rounds: whether gradients on minibatches, and others that may be rounded, are: to TF32, on a GPU.
+        can_round: whether gradients on minibatches, and others that may be rounded, are: to TF32, on a GPU.
     """
 
     def __init__(self, land: Landscape, memory: int | None = None) -> None:
         self.land = land
         self.origin = land.flatten(land.parameters)
         self.batched = _can_batch(land)
-        self.rounds = land.device.type == "cuda" and land.dtype == torch.float32
+        self.can_round = land.device.type == "cuda" and land.dtype == torch.float32
         self._memory = memory or _MEMORY.get(land.device.type, _MEMORY["cpu"])
         self._convolved = convolutional(land)
         self._channels_last = land.device.type == "cuda" and self._convolved and takes_channels_last(land)
@@ -131,7 +131,7 @@ class ChainLosses:
 
     def _quick(self) -> AbstractContextManager[None]:
         """TF32 matrix products on a GPU, for float32 networks: minibatches are noisier than that."""
-        return rounded_products() if self.rounds else nullcontext()
+        return rounded_products() if self.can_round else nullcontext()
 
     def _with_gradient(self, delta: Tensor, batch: Samples, axis: int | None, scale: float) -> tuple[Tensor, Tensor]:
         weights = {name: tensor.requires_grad_() for name, tensor in self._at(delta).items()}

@@ -86,7 +86,7 @@ class Plan:
     # 9 % in decade 3, at most 5 % in decade 4, 0 and 5 % in decade 5. Finer than that, chains do not reach equilibrium.
     truth_stiffness: tuple[float, ...] = (6000.0, 1000.0, 1000.0, 300.0, 300.0, 300.0)
     truth_minibatch: tuple[int, ...] = (4, 4, 3, 2, 1, 0)
-    truth_budgets: tuple[float, ...] = (60.0, 40.0, 120.0, 30.0, 45.0, 100.0)
+    truth_budgets: tuple[float, ...] = (20.0, 40.0, 120.0, 30.0, 45.0, 100.0)
     published_samples: int = 20_000
     published_draws: tuple[int, ...] = (10_000, 10_000, 10_000, 50_000, 10_000, 10_000)
     published_batch: int = 500
