@@ -52,8 +52,8 @@ def llc(
             `sgld`, `rmsprop-sgld`, `leimkuhler-matthews`, `baoab`, `sgnht`, `mala`.
         chains, draws, step_size, batch_size, burn_in: settings of the sampler; chosen unless given.
         rtol: wanted standard error relative to λ̂.
-        budget: most work, in nominal seconds; counted in arithmetic, so that a seed gives the same bits every time. Some
-            transitions are made whatever they cost: too few of them are told by the verdict.
+        budget: most work, in nominal seconds; counted in arithmetic, so that a seed gives the same bits every time.
+            A few transitions are made whatever they cost; where they do not suffice, the verdict says so.
         seed: of all random numbers.
         progress: show a bar when it takes over a second.
 

@@ -19,7 +19,7 @@ from basinscope.studies.llc import resolution as ladder
 from basinscope.studies.llc.beyond import accuracy, pieces, subsets
 from basinscope.studies.llc.descent import StackedEntropySGD
 from basinscope.studies.llc.heads import head, split_heads
-from basinscope.training import Member, Population
+from basinscope.training import Member, Population, train
 from basinscope.zoo.data import characters
 from basinscope.zoo.models import ffnn, transformer
 
@@ -127,7 +127,25 @@ def test_accuracy_of_a_perfect_network():
     net = nn.Linear(3, 2, bias=False)
     with torch.no_grad():
         net.weight.copy_(torch.tensor([[-1.0, 0, 0], [1.0, 0, 0]]))
-    assert accuracy(bs.Landscape(net, "cross_entropy", blob())) == 1.0
+    inputs, labels = blob()
+    assert accuracy(bs.Landscape(net, "cross_entropy", (inputs, labels))) == 1.0
+    assert accuracy(bs.Landscape(net, "mse", (inputs, nn.functional.one_hot(labels, 2).float()))) == 1.0
+    assert accuracy(bs.Landscape(net, "mse", (inputs, nn.functional.one_hot(1 - labels, 2).float()))) == 0.0
+
+
+def test_grokking_has_a_minimum():
+    """Its loss is that of a regression, on indicators of the sums."""
+    found = cases.subject("grokking", "small", 0)
+    land = bs.Landscape(found.network, found.loss, found.data.train)
+    assert found.data.train[1].sum(1).unique().tolist() == [1.0]
+    assert float(land.per_sample().mean()) == pytest.approx(0.5, abs=0.1)  # a network at its start says nothing yet
+    run = train(
+        found.network, found.data.train, found.optimizer, loss=found.loss, epochs=300, batch_size=found.batch_size,
+        progress=False,
+    )  # fmt: skip
+    learned = bs.Landscape(run.model, found.loss, found.data.train)
+    assert accuracy(learned) == 1.0
+    assert bs.operator_norm(learned, progress=False).value > 1.0
 
 
 def test_soft_ranks_are_taken_where_products_are_cheap(monkeypatch):

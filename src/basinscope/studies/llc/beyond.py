@@ -69,8 +69,8 @@ def through_training(job: Follow, found: Subject, folder: Path) -> list[Row]:
         return {"test_accuracy": accuracy(land)}
 
     run_ = train(
-        found.network, found.data.train, found.optimizer, epochs=job.epochs, batch_size=found.batch_size, seed=job.seed,
-        validation=found.data.test, record=every,
+        found.network, found.data.train, found.optimizer, loss=found.loss, epochs=job.epochs,
+        batch_size=found.batch_size, seed=job.seed, validation=found.data.test, record=every,
         measures=[
             Measure(look, every, name="look"), Measure(right, every, name="right"),
             Measure(right_elsewhere, every, name="right_elsewhere", on="validation"),
@@ -85,13 +85,13 @@ def through_training(job: Follow, found: Subject, folder: Path) -> list[Row]:
 def ended(job: Follow, found: Subject, folder: Path) -> Landscape:
     """The trained network on its training data; heads of a transformer with parameters of their own."""
     run_ = train(
-        found.network, found.data.train, found.optimizer, epochs=job.epochs, batch_size=found.batch_size, seed=job.seed,
-        record=Every(epochs=job.epochs), folder=folder, progress=False,
+        found.network, found.data.train, found.optimizer, loss=found.loss, epochs=job.epochs,
+        batch_size=found.batch_size, seed=job.seed, record=Every(epochs=job.epochs), folder=folder, progress=False,
     )  # fmt: skip
     net = run_.model
     if isinstance(net, Transformer):
         net = split_heads(net)
-    return Landscape(net, "cross_entropy", found.data.train)
+    return Landscape(net, found.loss, found.data.train)
 
 
 def measured(land: Landscape, job: Follow, found: Subject) -> dict[str, Any]:
@@ -110,13 +110,15 @@ def measured(land: Landscape, job: Follow, found: Subject) -> dict[str, Any]:
 
 
 def accuracy(land: Landscape) -> float:
-    """Share of labels, or of tokens, that the network gets right."""
+    """Share of labels, tokens or indicators that the network gets right."""
     right, count = 0, 0
     with torch.no_grad():
         for batch in land.batches(1024):
             output = land.outputs(land.parameters, batch.inputs)
             target = batch.target
             assert isinstance(target, Tensor)
+            if target.is_floating_point():
+                target = target.argmax(-1)
             right += int((output.argmax(-1) == target).sum())
             count += target.numel()
     return right / count if count else math.nan

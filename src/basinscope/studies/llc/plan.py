@@ -22,7 +22,7 @@ _UNIT = 16  # of the widths of large networks
 _BATCH = 512  # what the calibrated sampler takes
 # How many λ̂ the views of a network take besides the moments of its training, and seconds of an H200 for each.
 _BEYOND: dict[str, tuple[dict[str, int], float]] = {
-    "resnet": ({"weights": 6, "data": 5}, 22.0), "text": ({"weights": 12, "data": 2}, 15.0), "grokking": ({}, 3.0),
+    "resnet": ({"weights": 6, "data": 5}, 30.0), "text": ({"weights": 12, "data": 2}, 15.0), "grokking": ({}, 6.0),
 }  # fmt: skip
 
 
@@ -68,8 +68,8 @@ class Plan:
         beyond_size: `small` or `full` networks and data.
         beyond_epochs, beyond_moments: of residual network and transformer, and how many times λ̂ is measured on the way.
         grokking_epochs, grokking_moments: the same of the other.
-        beyond_budget: nominal seconds of each λ̂; `beyond_sampler`, `beyond_chains` and `beyond_draws` as for `bs.llc`,
-            0 for what it chooses.
+        beyond_budget, grokking_budget: nominal seconds of each λ̂.
+        beyond_sampler, beyond_chains, beyond_draws: as for `bs.llc`, of all three; 0 for what it chooses.
         cost_cases: architectures that are timed.
         cost_draws, cost_chains: of the timing.
         large: parameters, in millions, of the network whose memory is measured.
@@ -121,6 +121,7 @@ class Plan:
     grokking_epochs: int = 1500
     grokking_moments: int = 20
     beyond_budget: float = 6.0
+    grokking_budget: float = 15.0
     beyond_sampler: str = "auto"
     beyond_chains: int = 0
     beyond_draws: int = 0
@@ -145,7 +146,8 @@ SCALES: dict[str, dict[str, Any]] = {
         "entropy_budget": 0.5,
         "beyond_size": "small", "beyond_epochs": 20, "beyond_moments": 4, "grokking_epochs": 1200,
         "grokking_moments": 4,
-        "beyond_budget": 0.3, "beyond_sampler": "sgld", "beyond_chains": 2, "beyond_draws": 100,
+        "beyond_budget": 0.3, "grokking_budget": 0.3,
+        "beyond_sampler": "sgld", "beyond_chains": 2, "beyond_draws": 100,
         "cost_cases": ["mlp", "text", "large"], "cost_draws": 4, "cost_chains": 2, "large": 1.0,
     },
     "paper": {},
@@ -442,7 +444,8 @@ def _follows(plan: Plan) -> Iterator[Follow]:
             yield Follow(
                 case=case, view=view, seed=plan.seed, size=plan.beyond_size,
                 epochs=plan.grokking_epochs if grokking else plan.beyond_epochs,
-                moments=plan.grokking_moments if grokking else plan.beyond_moments, budget=plan.beyond_budget,
+                moments=plan.grokking_moments if grokking else plan.beyond_moments,
+                budget=plan.grokking_budget if grokking else plan.beyond_budget,
                 sampler=plan.beyond_sampler, chains=plan.beyond_chains, draws=plan.beyond_draws,
             )  # fmt: skip
 
