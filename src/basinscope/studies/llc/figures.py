@@ -24,6 +24,7 @@ CASES = {
     "quadratic": "quadratic basin", "chain": "3-2-1-3 linear, truth zero", "network": "5-4-4 linear, rank 3",
     "real": "trained classifier, its own labels",
 }  # fmt: skip
+VERDICTS = {"ok": (OURS, "λ̂"), "doubtful": ("white", "λ̂, doubtful")}  # how a mark is filled, and what it is called
 AXES = {"gamma": "γ", "nbeta": "nβ", "step_size": "ε", "length": "chain length", "batch_size": "batch size"}
 
 
@@ -203,11 +204,14 @@ def figure_training(table: pd.DataFrame) -> Any:
         own = table[table["case"] == case].sort_values("epoch")
         above, below = axes[number], axes[len(cases) + number]
         above.sharex(below)
-        sound = own[own["llc_verdict"] != "failed"]
-        above.errorbar(
-            sound["epoch"], sound["llc"], 1.96 * sound["llc_stderr"], color=OURS, marker="o", markersize=4, capsize=2,
-            label="λ̂",
-        )  # fmt: skip
+        sound = own[own["llc_verdict"].isin(VERDICTS)]
+        above.errorbar(sound["epoch"], sound["llc"], 1.96 * sound["llc_stderr"], color=OURS, capsize=2)
+        for verdict, (fill, name) in VERDICTS.items():
+            marks = sound[sound["llc_verdict"] == verdict]
+            if len(marks):
+                above.plot(
+                    marks["epoch"], marks["llc"], "o", color=OURS, markerfacecolor=fill, markersize=4.5, label=name
+                )
         ranked = own[own["half_soft_rank"].notna()]
         if len(ranked):
             above.plot(
@@ -237,12 +241,15 @@ def figure_parts(table: pd.DataFrame) -> Any:
     drawn, axes = panels(len(groups), 2, 5.4, 3.4)
     for ((case, view), own), axis in zip(groups, axes, strict=True):
         places = range(len(own))
-        sound = own["llc"].where(own["llc_verdict"] != "failed")
         ranked = own["half_soft_rank"].notna().any()
         aside = 0.2 if ranked else 0.0
-        axis.barh(
-            [place + aside for place in places], sound, 0.38, xerr=1.96 * own["llc_stderr"], color=OURS, label="λ̂"
-        )
+        for verdict, (fill, name) in VERDICTS.items():
+            sound = own["llc"].where(own["llc_verdict"] == verdict)
+            if sound.notna().any():
+                axis.barh(
+                    [place + aside for place in places], sound, 0.38, xerr=1.96 * own["llc_stderr"], color=fill,
+                    edgecolor=OURS, label=name,
+                )  # fmt: skip
         if ranked:
             axis.barh(
                 [place - aside for place in places], own["half_soft_rank"], 0.38, color=RANK, alpha=0.7,
