@@ -205,7 +205,7 @@ def _text(full: bool, seed: int) -> Subject:
 
 def _grokking(full: bool, seed: int) -> Subject:
     modulus, hidden = (53, 128) if full else (11, 32)
-    # Of 53² sums 30 % are learned by heart after some 150 epochs, and the others understood after some 600.
+    # Of 53² sums 30 % are learned by heart after some 75 epochs, and the others understood after some 600.
     sums = modular_addition(modulus, fraction=0.3 if full else 0.8, seed=0)
     data = replace(sums, train=one_hot(sums.train, modulus), test=one_hot(sums.test, modulus))
     net = seeded(
