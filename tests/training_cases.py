@@ -33,4 +33,5 @@ OPTIMIZERS = {
     "online": lambda net: OnlineNGD(net.parameters(), lr=0.05, momentum=0.5),
     "online kaldi": lambda net: OnlineNGD(net.parameters(), lr=0.05, alpha=4.0, eta=None, rank=(3, 2), delta=1e-5),
     "entropy": lambda net: EntropySGD(net.parameters(), lr=0.8, inner_steps=5, inner_lr=0.05, noise=1e-2),
+    "entropy momentum": lambda net: EntropySGD(net.parameters(), lr=0.2, inner_steps=5, inner_lr=0.05, momentum=0.9),
 }

@@ -55,6 +55,36 @@ def test_update_on_a_quadratic_in_closed_form(times_gamma):
         assert float(optimizer.norms["update"]) == pytest.approx(float((x.detach() - start).norm()), rel=1e-9)
 
 
+def test_momentum_in_both_loops_in_closed_form():
+    """Inner: (x' − x*, v) moves by the powers of a matrix, from v = 0 in every step; outer: v is kept."""
+    hessian, centre = quadratic()
+    rate, gamma, keep, past, steps = 0.1, 0.3, 0.9, 0.25, 6
+    x = torch.nn.Parameter(torch.ones(5, dtype=f64))
+    optimizer = EntropySGD(
+        [x], lr=0.4, inner_steps=steps, inner_lr=rate, gamma=gamma, scoping=0.0, noise=0.0, averaging=past,
+        momentum=keep,
+    )  # fmt: skip
+    identity = torch.eye(5, dtype=f64)
+    stiff = hessian + gamma * identity
+    one = torch.cat(
+        [torch.cat([identity - rate * stiff, -rate * keep * identity], 1), torch.cat([stiff, keep * identity], 1)]
+    )
+    velocity = torch.zeros(5, dtype=f64)
+    for _ in range(4):
+        start = x.detach().clone()
+        resting = torch.linalg.solve(stiff, hessian @ centre + gamma * start)
+        begin = torch.cat([start - resting, torch.zeros(5, dtype=f64)])
+        mean = past**steps * start
+        for l in range(1, steps + 1):
+            inner = resting + (torch.linalg.matrix_power(one, l) @ begin)[:5]
+            mean = mean + (1 - past) * past ** (steps - l) * inner
+        velocity = keep * velocity + start - mean
+        optimizer.step(closure_for(x, hessian, centre))
+        assert torch.allclose(x.detach(), start - 0.4 * velocity, atol=1e-12)
+        assert float(optimizer.norms["direction"]) == pytest.approx(float((start - mean).norm()), rel=1e-9)
+        assert float(optimizer.norms["update"]) == pytest.approx(float((x.detach() - start).norm()), rel=1e-9)
+
+
 def test_a_long_inner_loop_follows_the_gradient_of_the_local_entropy():
     """γ(x − ⟨x'⟩) = γ(H + γ)⁻¹H(x − c), the gradient of −log ∫ exp(−f(x') − γ‖x − x'‖²/2)dx'."""
     hessian, centre = quadratic()
@@ -131,6 +161,7 @@ def test_bad_settings():
         ({"gamma": -1}, "gamma must be a positive"),
         ({"noise": float("nan")}, "noise must be a finite"),
         ({"averaging": 1.0}, "averaging"),
+        ({"momentum": 1.0}, "momentum must lie in"),
     ):
         with pytest.raises(bs.InputError, match=message):
             EntropySGD(x, **options)

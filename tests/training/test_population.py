@@ -94,6 +94,7 @@ def test_each_member_ends_where_its_twin_does(name):
     [
         (SGD(), torch.optim.SGD),
         (SGD(momentum=0.9), lambda p, **k: torch.optim.SGD(p, momentum=0.9, **k)),
+        (SGD(0.9, nesterov=True), lambda p, **k: torch.optim.SGD(p, momentum=0.9, nesterov=True, **k)),
         (Adam(betas=(0.5, 0.9), eps=1e-3), lambda p, **k: torch.optim.Adam(p, betas=(0.5, 0.9), eps=1e-3, **k)),
         ("adam", torch.optim.Adam),
         ("sgd", torch.optim.SGD),
@@ -440,6 +441,7 @@ class Reading(nn.Module):
         (lambda p: Member(seed=-1), "seed must be a whole number of at least 0"),
         (lambda p: Adam(betas=(0.9, 1.0)), "betas must be two numbers"),
         (lambda p: SGD(momentum=1.0), "momentum must lie in"),
+        (lambda p: SGD(nesterov=True), "nesterov needs a momentum above 0"),
     ],
 )
 def test_bad_input(call, match):

@@ -23,10 +23,11 @@ class EntropySGD(Optimizer):
         x  ← x − lr·γ·(x − μ)        or, as the authors run it,    x ← x − lr·(x − μ)
 
     and γ = γ₀(1 + γ₁)ᵗ grows from step to step (scoping): wide valleys first, then their bottom. The second form
-    keeps that growth out of the step length.
+    keeps that growth out of the step length. With momentum m both loops move along v ← m·v + (what is in brackets
+    above); the inner loop's v starts at 0 in every step, the outer one's is kept.
 
     A step calls its closure L times; each call must draw the next batch, and leave its gradient in `.grad`. `norms`
-    holds what the last step did: `direction` ‖x − μ‖ (times γ in the first form) and `update` lr times that.
+    holds what the last step did: `direction` ‖x − μ‖ (times γ in the first form) and `update`, how far x moved.
 
     Args:
         parameters: tensors, or groups of them.
@@ -37,6 +38,7 @@ class EntropySGD(Optimizer):
         scoping: γ₁.
         noise: ε, thermal noise.
         averaging: a, the weight of the past in μ.
+        momentum: m, of both loops.
         times_gamma: take the first form of the outer step.
         weight_decay: adds (weight_decay/2)‖x'‖² to f.
         seed: of the noise.
@@ -66,6 +68,7 @@ class EntropySGD(Optimizer):
         scoping: float = 1e-3,
         noise: float = 1e-4,
         averaging: float = 0.75,
+        momentum: float = 0.0,
         times_gamma: bool = False,
         weight_decay: float = 0.0,
         seed: int = 0,
@@ -77,10 +80,12 @@ class EntropySGD(Optimizer):
                 raise InputError(f"{name} must be a finite number of at least 0, got {value!r}")
         if not (isinstance(averaging, (int, float)) and 0 <= averaging < 1):
             raise InputError(f"averaging, the weight of the past, must lie in [0, 1), got {averaging!r}")
+        if not (isinstance(momentum, (int, float)) and 0 <= momentum < 1):
+            raise InputError(f"momentum must lie in [0, 1), got {momentum!r}")
         self.inner_steps = whole("inner_steps", inner_steps, least=1)
         options = {
             "lr": lr, "inner_lr": inner_lr, "gamma": gamma, "scoping": scoping, "noise": noise, "averaging": averaging,
-            "times_gamma": times_gamma, "weight_decay": weight_decay,
+            "momentum": momentum, "times_gamma": times_gamma, "weight_decay": weight_decay,
         }  # fmt: skip
         super().__init__(parameters, options)
         self.steps = 0
@@ -97,29 +102,43 @@ class EntropySGD(Optimizer):
             raise InputError("Entropy-SGD needs a closure: its inner loop asks for the gradient L times a step")
         centres = [[parameter.clone() for parameter in group["params"]] for group in self.param_groups]
         means = [[parameter.clone() for parameter in group["params"]] for group in self.param_groups]
+        velocities = [[torch.zeros_like(parameter) for parameter in group["params"]] for group in self.param_groups]
         losses = []
         for _ in range(self.inner_steps):
             with torch.enable_grad():
                 losses.append(closure())
-            for group, centre, mean in zip(self.param_groups, centres, means, strict=True):
-                self._langevin(group, centre, mean)
+            for group, centre, mean, velocity in zip(self.param_groups, centres, means, velocities, strict=True):
+                self._langevin(group, centre, mean, velocity)
         direction, update = [], []
         for group, centre, mean in zip(self.param_groups, centres, means, strict=True):
-            away = torch._foreach_sub(centre, mean)
-            factor = self._gamma(group) if group["times_gamma"] else 1.0
+            away = list(torch._foreach_sub(centre, mean))
+            if group["times_gamma"]:
+                torch._foreach_mul_(away, self._gamma(group))
+            direction.append(_squared_length(away))
+            move = self._with_momentum(group, away)
             torch._foreach_copy_(group["params"], centre)
-            torch._foreach_add_(group["params"], away, alpha=-group["lr"] * factor)
-            length = torch.stack(torch._foreach_norm(away)).double().square().sum() * factor**2
-            direction.append(length)
-            update.append(length * group["lr"] ** 2)
+            torch._foreach_add_(group["params"], move, alpha=-group["lr"])
+            update.append(_squared_length(move) * group["lr"] ** 2)
         self.norms = {"direction": torch.stack(direction).sum().sqrt(), "update": torch.stack(update).sum().sqrt()}
         self.steps += 1
         return losses[0]
 
+    def _with_momentum(self, group: dict[str, Any], away: list[Tensor]) -> list[Tensor]:
+        """The outer loop's velocities after a step in the direction `away`."""
+        if not group["momentum"]:
+            return away
+        states = [self.state[parameter] for parameter in group["params"]]
+        kept = [state.setdefault("velocity", torch.zeros_like(each)) for state, each in zip(states, away, strict=True)]
+        torch._foreach_mul_(kept, group["momentum"])
+        torch._foreach_add_(kept, away)
+        return kept
+
     def _gamma(self, group: dict[str, Any]) -> float:
         return float(group["gamma"] * (1 + group["scoping"]) ** self.steps)
 
-    def _langevin(self, group: dict[str, Any], centre: list[Tensor], mean: list[Tensor]) -> None:
+    def _langevin(
+        self, group: dict[str, Any], centre: list[Tensor], mean: list[Tensor], velocity: list[Tensor]
+    ) -> None:
         parameters, rate, gamma = group["params"], group["inner_lr"], self._gamma(group)
         force = [
             torch.zeros_like(parameter) if parameter.grad is None else parameter.grad.clone()
@@ -128,7 +147,9 @@ class EntropySGD(Optimizer):
         if group["weight_decay"]:
             torch._foreach_add_(force, parameters, alpha=group["weight_decay"])
         torch._foreach_add_(force, torch._foreach_sub(parameters, centre), alpha=gamma)
-        torch._foreach_add_(parameters, force, alpha=-rate)
+        torch._foreach_mul_(velocity, group["momentum"])
+        torch._foreach_add_(velocity, force)
+        torch._foreach_add_(parameters, velocity, alpha=-rate)
         if group["noise"]:
             kicks = [torch.empty_like(p).normal_(generator=self._generator) for p in parameters]
             torch._foreach_add_(parameters, kicks, alpha=math.sqrt(rate) * group["noise"])
@@ -148,3 +169,7 @@ class EntropySGD(Optimizer):
         super().load_state_dict({key: state_dict[key] for key in ("state", "param_groups")})
         self.steps = state_dict["steps"]
         self._generator.set_state(state_dict["generator"].cpu())
+
+
+def _squared_length(tensors: list[Tensor]) -> Tensor:
+    return torch.stack(torch._foreach_norm(tensors)).double().square().sum()

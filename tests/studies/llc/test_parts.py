@@ -14,7 +14,7 @@ from basinscope.errors import InputError
 from basinscope.sampling.calibration import resolution
 from basinscope.sampling.chains import ChainLosses
 from basinscope.sampling.local import Settings
-from basinscope.studies.llc import atlas, beyond, cases, figures, plan, truth
+from basinscope.studies.llc import atlas, beyond, cases, entropy, figures, plan, truth
 from basinscope.studies.llc import resolution as ladder
 from basinscope.studies.llc.beyond import accuracy, pieces, subsets
 from basinscope.studies.llc.descent import StackedEntropySGD
@@ -36,10 +36,12 @@ def blob(n=64):
     return x, (x[:, 0] > 0).long()
 
 
-def test_a_population_follows_entropy_sgd():
+@pytest.mark.parametrize("momentum", [0.0, 0.9])
+def test_a_population_follows_entropy_sgd(momentum):
     """With one sample many times over no batch is random: every member must end where the optimizer takes it alone."""
     data = torch.tensor([[0.5, -1.0, 2.0]]).repeat(64, 1), torch.ones(64, dtype=torch.long)
-    options = {"inner_steps": 5, "inner_lr": 0.3, "gamma": 0.05, "scoping": 0.01, "noise": 0.0}
+    options = {"inner_steps": 5, "inner_lr": 0.3, "gamma": 0.05, "scoping": 0.01, "noise": 0.0,
+               "momentum": momentum}  # fmt: skip
     members = [Member(seed=seed, lr=1.0, batch_size=64) for seed in (3, 4)]
     together = Population(lambda: ffnn([3, 4, 2]), members, data, optimizer=StackedEntropySGD(**options))
     together.train(15, progress=False)
@@ -69,6 +71,39 @@ def test_noise_moves_the_members_and_repeats():
         return found.parameters["1.weight"]
 
     assert torch.equal(ended(), ended())
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "entropy-sgd"])
+def test_networks_through_training_cut_off_and_gone_on(optimizer, tmp_path, monkeypatch):
+    changes = {"data": "digits", "entropy_widths": (6,), "entropy_samples": 100, "entropy_looks": (1, 3),
+               "entropy_batch": 20, "entropy_lr": 0.05, "entropy_draws": 16, "entropy_full": 1,
+               "entropy_budget": 0.1, "entropy_seeds": 2}  # fmt: skip
+    given = plan.jobs(replace(plan.Plan(parts=("entropy",)), **changes))
+    jobs = [job for job in given if job.optimizer == optimizer]
+    whole = entropy.run(jobs, tmp_path / "whole")
+    assert [[row["epoch"] for row in rows] for rows in whole] == [[1, 3]] * 2
+    assert all(rows[1]["train_loss"] < rows[0]["train_loss"] for rows in whole)
+    assert ["llc" in row for rows in whole for row in rows] == [False, True, False, False]  # of one seed, at the end
+
+    def interrupted(*given, old=entropy.measured, **options):
+        if given[3] == 3:
+            raise KeyboardInterrupt
+        return old(*given, **options)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(entropy, "measured", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            entropy.run(jobs, tmp_path / "cut")
+    assert (tmp_path / "cut" / "population.safetensors").is_file()
+    assert repr(entropy.run(jobs, tmp_path / "cut")) == repr(whole)
+    assert [file.name for file in (tmp_path / "cut").iterdir()] == ["looks.json"]
+
+
+def test_inputs_are_standardized_by_those_of_training():
+    data = cases.standardized(bs.zoo.data.load("digits"))
+    assert float(data.train[0].mean()) == pytest.approx(0, abs=1e-5)
+    assert float(data.train[0].std(correction=0)) == pytest.approx(1, abs=1e-5)
+    assert float(data.test[0].mean()) == pytest.approx(0, abs=0.1)
 
 
 # ---------------------------------------------------------------------- heads of a transformer
@@ -113,11 +148,11 @@ def test_parts_that_were_measured_are_not_measured_again(tmp_path, monkeypatch):
     job = first("beyond", beyond_budget=0.1, beyond_sampler="sgld", beyond_chains=2, beyond_draws=20)
     subject = replace(cases.subject("text", "small", 0), gamma=1.0)
     named, kept = pieces(land), tmp_path / "pieces.json"
-    whole = beyond.one_by_one(named, job, subject, tmp_path / "whole.json")
-    beyond.one_by_one({"1 Linear": named["1 Linear"]}, job, subject, kept)  # cut off after the first
+    whole = beyond.parts(named, job, subject, tmp_path / "whole.json")
+    beyond.parts({"1 Linear": named["1 Linear"]}, job, subject, kept)  # cut off after the first
     measured = []
     monkeypatch.setattr(beyond, "measured", lambda *given, old=beyond.measured: measured.append(given) or old(*given))
-    assert repr(beyond.one_by_one(named, job, subject, kept)) == repr(whole)
+    assert repr(beyond.parts(named, job, subject, kept)) == repr(whole)
     assert [given[0] for given in measured] == [named["3 Linear"]]
     assert [row["piece"] for row in whole] == list(named)
     assert all(row["llc_warnings"] for row in whole if row["llc_verdict"] != "ok")

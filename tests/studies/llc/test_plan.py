@@ -23,13 +23,13 @@ def test_jobs_are_plain_values(scale):
 def test_the_paper_scale_fits_the_device():
     found = plan.units(plan.jobs(plan.Plan()))
     seconds = [sum(map(plan.cost, unit)) for unit in found]
-    assert sum(seconds) < 2 * 3600
+    assert sum(seconds) < 2.25 * 3600
     assert max(seconds) <= 300
 
 
 def test_populations_stay_together():
-    found = plan.units(plan.jobs(plan.Plan(parts=("entropy", "cost"), entropy_seeds=7)))
-    assert sorted(map(len, found)) == [1] * 5 + [7, 7]
+    found = plan.units(plan.jobs(plan.Plan(parts=("entropy", "cost"), entropy_seeds=27)))
+    assert sorted(map(len, found)) == [1] * 5 + [7, 7, 20, 20]
 
 
 @pytest.mark.parametrize("decade", [2, 4, 7])

@@ -20,7 +20,7 @@ from basinscope.studies.llc.tables import comparisons, decades, maps, tables, ta
 TINY = [
     "decades=[2]", "networks=[1]", "minibatch_samples=200", "truth_budgets=[0.2]", "published_draws=[64]",
     "rungs=[10.0, 1000.0]", "ladder_cases=[quadratic]", "ladder_budget=0.2", "factors=[0.5, 1.0]",
-    "lengths=[32, 64]", "batches=[16, 400]", "atlas_budget=0.05", "entropy_seeds=3", "entropy_epochs=2",
+    "lengths=[32, 64]", "batches=[16, 400]", "atlas_budget=0.05", "entropy_seeds=3", "entropy_looks=[1, 2]",
     "entropy_full=0", "entropy_draws=16", "entropy_samples=100", "beyond_cases=[grokking]", "grokking_epochs=20",
     "beyond_moments=1", "beyond_budget=0.05", "cost_cases=[mlp]", "cost_draws=2", "atlas_epochs=10",
 ]  # fmt: skip
@@ -85,21 +85,42 @@ def test_cells_are_compared_with_the_reference_at_their_own_resolution():
     assert all(math.isnan(row["bias"]) and math.isnan(row["predicted"]) for row in maps(pd.DataFrame(failed)))
 
 
-def test_entropy_against_sgd():
+def trained_twice():
+    """λ̂ = 50 − 10 log L, whatever the optimizer; Entropy-SGD is slower."""
     rng = np.random.default_rng(0)
-    rows = [
-        {"optimizer": kind, "seed": seed, "llc_paper": mean + rng.normal(), "llc_paper_verdict": "ok"}
-        for kind, mean in (("sgd", 20.0), ("entropy-sgd", 15.0))
-        for seed in range(10)
-    ]
-    rows[0] |= {"llc_paper": 1e9, "llc_paper_verdict": "failed"}
-    (found,) = comparisons(pd.DataFrame(rows))
-    assert found["difference"] == pytest.approx(-5, abs=1.5)
-    assert found["p"] < 1e-4
-    assert found["seeds"] == 9
-    table = pd.DataFrame(rows).assign(part="entropy")
-    (judged,) = targets(tables(table)).to_dict("records")
-    assert judged["met"] == "yes"
+    rows = []
+    for kind, rate in (("sgd", 1.0), ("entropy-sgd", 0.5)):
+        for seed in range(10):
+            for epoch in (1, 2, 4, 8):
+                loss = math.exp(-rate * epoch * (1 + 0.05 * rng.random()))
+                rows.append(
+                    {"part": "entropy", "optimizer": kind, "seed": seed, "epoch": epoch, "outcome": "finished",
+                     "train_loss": loss, "llc_paper": 50 - 10 * math.log(loss), "llc_paper_verdict": "ok",
+                     "llc": 30.0 + rng.normal() if epoch == 8 else math.nan, "llc_verdict": "ok"}
+                )  # fmt: skip
+    return pd.DataFrame(rows)
+
+
+def test_entropy_against_sgd_at_the_end_and_at_equal_loss():
+    rows = trained_twice()
+    rows.loc[3, ["llc_paper", "llc_paper_verdict"]] = [1e9, "failed"]  # of SGD, at the end
+    found = {(row["moment"], row["measurement"]): row for row in comparisons(rows)}
+    end = found["end", "llc_paper"]
+    assert end["difference"] == pytest.approx(-40, abs=3)
+    assert end["p"] < 1e-9
+    assert end["seeds"] == 9
+    assert found["equal loss", "llc_paper"]["difference"] == pytest.approx(0, abs=1e-9)
+    losses = found["equal loss", "train_loss"]
+    assert losses["entropy_sgd"] == pytest.approx(losses["sgd"], rel=1e-9)
+    assert ("equal loss", "llc") not in found
+    judged = targets(tables(rows))
+    assert judged["met"].tolist() == ["yes", "undecided", "for comparison"]
+
+
+def test_networks_that_never_have_the_same_loss_are_not_compared():
+    rows = trained_twice()
+    alone = rows[(rows["optimizer"] == "sgd") & (rows["epoch"] > 4) | (rows["optimizer"] == "entropy-sgd")]
+    assert {row["moment"] for row in comparisons(alone)} == {"end"}
 
 
 @pytest.mark.slow

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,13 +14,13 @@ from ...errors import InputError
 from ...landscape import Landscape
 from ...measures.llc import llc
 from ...measures.soft_rank import soft_rank
-from ...runs.files import Files
 from ...sampling.calibration import resolution
 from ...training import Every, Measure, train
 from ...zoo.models.transformer import Transformer
 from ..ngd_vs_sgd.measuring import columns
 from .cases import Subject, subject
 from .heads import head, split_heads
+from .keeping import one_by_one
 from .plan import Follow
 
 Row = dict[str, Any]
@@ -38,21 +37,21 @@ def run(job: Follow, folder: Path) -> list[Row]:
     views = {"weights": pieces, "data": subsets}
     if job.view not in views:
         raise InputError(f"view must be 'training', 'weights' or 'data', got {job.view!r}")
-    return one_by_one(views[job.view](ended(job, found, folder)), job, found, folder / "pieces.json")
+    return parts(views[job.view](ended(job, found, folder)), job, found, folder / "pieces.json")
 
 
-def one_by_one(parts: Mapping[str, Landscape], job: Follow, found: Subject, kept: Path) -> list[Row]:
-    """A row for each part of the weights or the data, written down at once: what is cut off goes on from there."""
-    rows: dict[str, Row] = json.loads(kept.read_text()) if kept.is_file() else {}
-    for name, part in parts.items():
-        if name not in rows:
-            estimates = measured(part, job, found)
-            rows[name] = {
-                "piece": name, "parameters": part.dimension, "n": part.n, "train_loss": float(part.per_sample().mean()),
-                **columns(estimates), "llc_warnings": "; ".join(estimates["llc"].warnings),
-            }  # fmt: skip
-            Files(kept.parent).write(kept.name, json.dumps(rows).encode())
-    return [rows[name] for name in parts]
+def parts(named: Mapping[str, Landscape], job: Follow, found: Subject, kept: Path) -> list[Row]:
+    """A row for each part of the weights or the data."""
+
+    def row(name: str) -> Row:
+        part = named[name]
+        estimates = measured(part, job, found)
+        return {
+            "piece": name, "parameters": part.dimension, "n": part.n, "train_loss": float(part.per_sample().mean()),
+            **columns(estimates), "llc_warnings": "; ".join(estimates["llc"].warnings),
+        }  # fmt: skip
+
+    return one_by_one(named, row, kept)
 
 
 def through_training(job: Follow, found: Subject, folder: Path) -> list[Row]:

@@ -82,6 +82,15 @@ def images(name: str, samples: int) -> DataSet:
     return load(name, train=samples or None)
 
 
+def standardized(data: DataSet) -> DataSet:
+    """The same with inputs less their mean over all training data, in units of their standard deviation there."""
+    inputs = data.train[0]
+    deviation, mean = torch.std_mean(inputs, correction=0)
+    return replace(
+        data, train=((inputs - mean) / deviation, data.train[1]), test=((data.test[0] - mean) / deviation, data.test[1])
+    )
+
+
 def unpacked(path: Path) -> DataSet:
     """The part of CIFAR-10 that `pack` wrote."""
     import numpy as np

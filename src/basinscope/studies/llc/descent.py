@@ -19,7 +19,7 @@ class StackedEntropySGD:
     loop. Noise comes from torch's generator; without it members end where `optim.EntropySGD` takes them alone.
 
     Attributes:
-        inner_steps, inner_lr, gamma, scoping, noise, averaging: as for `optim.EntropySGD`.
+        inner_steps, inner_lr, gamma, scoping, noise, averaging, momentum: as for `optim.EntropySGD`.
     """
 
     inner_steps: int = 20
@@ -28,13 +28,15 @@ class StackedEntropySGD:
     scoping: float = 1e-3
     noise: float = 1e-4
     averaging: float = 0.75
+    momentum: float = 0.0
 
     @property
     def capturable(self) -> bool:
         return True
 
     def start(self, points: Tensor, layout: Layout) -> dict[str, Tensor]:
-        return {"centre": points.clone(), "mean": points.clone()}
+        own = {"centre": points.clone(), "mean": points.clone()}
+        return own | {name: torch.zeros_like(points) for name in ("inner", "outer") if self.momentum}
 
     def factors(self, steps: Tensor, dtype: torch.dtype) -> tuple[Tensor, ...]:
         """Whether an inner loop begins, whether it ends, and γ of its outer step."""
@@ -50,9 +52,15 @@ class StackedEntropySGD:
         mean.lerp_(points, begins)
         free = (rows.rate > 0).to(points)
         force = rows.gradient.addcmul_(points, rows.decay).add_((points - centre) * pull).mul_(free)
+        if self.momentum:
+            force = rows.slots["inner"].mul_(self.momentum * (1 - begins)).add_(force)
         points.sub_(force, alpha=self.inner_lr)
         if self.noise:
             points.addcmul_(torch.randn_like(points), free, value=math.sqrt(self.inner_lr) * self.noise)
         mean.mul_(self.averaging).add_(points, alpha=1 - self.averaging)
-        moved = centre - rows.rate * (centre - mean)
-        points.copy_(torch.where(ends > 0, torch.where(rows.rate > 0, moved, points), points))
+        away = centre - mean
+        if self.momentum:
+            velocity = rows.slots["outer"]
+            away = velocity.copy_(torch.where(ends > 0, self.momentum * velocity + away, velocity))
+        moved = torch.where(rows.rate > 0, centre - rows.rate * away, points)
+        points.copy_(torch.where(ends > 0, moved, points))

@@ -1,9 +1,11 @@
-"""Entropy-SGD against SGD: two populations, λ̂ of every member by the paper's settings, of some calibrated."""
+"""Entropy-SGD against SGD, trained as published: λ̂ of every network through training, by the paper's settings and,
+for some at the end, calibrated."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -15,64 +17,111 @@ from ...sampling import plain
 from ...sampling.calibration import Resolution
 from ...sampling.diagnostics import summarize
 from ...training import Member, Population
-from ...training.population.updates import SGD
+from ...training.population.updates import SGD, Update
+from ...zoo.data import DataSet
 from ..ngd_vs_sgd.measuring import ManyLosses
-from .cases import classifier, device, images, seeded
+from .cases import classifier, device, images, seeded, standardized
 from .descent import StackedEntropySGD
+from .keeping import one_by_one
 from .plan import Descent
 
 Row = dict[str, Any]
 PAPER_CHAINS, PAPER_GAMMA, PAPER_BATCH = 4, 100.0, 512
+# The published code's: momentum of SGD and of both loops of Entropy-SGD, and of the latter its inner learning rate and
+# the weight of the past in its mean. γ, scoping and noise are those that `optim.EntropySGD` has by default.
+PAPER_MOMENTUM, PAPER_INNER_LR, PAPER_AVERAGING = 0.9, 0.1, 0.25
 _AT_ONCE = {"cpu": 4, "cuda": 16}  # networks whose chains run together
 
 
-def run(jobs: Sequence[Descent]) -> list[list[Row]]:
-    """The row of every job; all have the same optimizer."""
+def run(jobs: Sequence[Descent], folder: Path) -> list[list[Row]]:
+    """A row for every job and look; all have the same optimizer. `folder` keeps what there is after each look."""
+    first, last = jobs[0], jobs[0].looks[-1]
+    data = standardized(images(first.data, first.samples))
+    population = untrained(jobs, data)
+    saved = folder / "population.safetensors"
+    if saved.is_file():
+        population.load(saved)
+
+    def look(name: str) -> list[Row]:
+        epoch = int(name)
+        if population.step < steps_at(epoch, first, data):
+            trained(population, epoch, first, data)
+            population.save(saved)
+        return measured(population, jobs, data, epoch, full=epoch == last)
+
+    folder.mkdir(parents=True, exist_ok=True)
+    found = one_by_one(map(str, first.looks), look, folder / "looks.json")
+    saved.unlink(missing_ok=True)
+    return [list(rows) for rows in zip(*found, strict=True)]
+
+
+# ---------------------------------------------------------------------- training
+
+
+def untrained(jobs: Sequence[Descent], data: DataSet) -> Population:
+    """The networks of the jobs, each from its own seed."""
     first = jobs[0]
-    data = images(first.data, first.samples)
-    population = trained(jobs)
+    members = [Member(seed=job.seed, lr=job.lr, batch_size=job.train_batch) for job in jobs]
+    return Population(
+        lambda: classifier(data, first.widths), members, data.train, optimizer=update_of(first), device=device()
+    )
+
+
+def update_of(job: Descent) -> Update:
+    """The optimizer, as published."""
+    if job.optimizer == "sgd":
+        return SGD(momentum=PAPER_MOMENTUM, nesterov=True)
+    return StackedEntropySGD(
+        inner_steps=job.inner_steps, inner_lr=PAPER_INNER_LR, averaging=PAPER_AVERAGING, momentum=PAPER_MOMENTUM
+    )
+
+
+def steps_at(epoch: int, job: Descent, data: DataSet) -> int:
+    """Gradients after so many epochs, in whole loops of Entropy-SGD: either optimizer gets as many."""
+    per_epoch = math.ceil(len(data.train[0]) / job.train_batch)
+    return math.ceil(epoch * per_epoch / job.inner_steps) * job.inner_steps
+
+
+def trained(population: Population, epoch: int, job: Descent, data: DataSet) -> None:
+    """Train until the end of an epoch. The noise after each look has a seed of its own, so that a run that is cut
+    off and goes on ends in the same bits."""
+    with torch.random.fork_rng(devices=[device()] if device().type == "cuda" else []):
+        torch.manual_seed(1_000_003 * job.seed + population.step)
+        population.train(steps_at(epoch, job, data), progress=False)
+
+
+# ---------------------------------------------------------------------- measuring
+
+
+def measured(population: Population, jobs: Sequence[Descent], data: DataSet, epoch: int, full: bool) -> list[Row]:
+    """A row for every network as it is; with `full`, λ̂ is calibrated, too, for the jobs that ask for it."""
     on_train, on_test = population.evaluate(), population.evaluate(data.test)
-    base = Landscape(seeded(lambda: classifier(data, first.widths), 0), "cross_entropy", data.train)
-    lost = population.diverged
-    rows: dict[int, Row] = {m: {"outcome": "diverged", "step": int(step)} for m, step in lost.items()}
-    sound = [m for m in range(len(jobs)) if m not in lost]
+    assert on_train.accuracy is not None
+    assert on_test.accuracy is not None
+    base = Landscape(seeded(lambda: classifier(data, jobs[0].widths), 0), "cross_entropy", data.train)
+    rows: list[Row] = [{"epoch": epoch, "outcome": "finished"} for _ in jobs]
+    for m, step in population.diverged.items():
+        rows[m] |= {"outcome": "diverged", "step": int(step)}
+    sound = [m for m, row in enumerate(rows) if row["outcome"] == "finished"]
     lands = {
         m: base.at({name: stacked[m].to(base.device) for name, stacked in population.parameters.items()}) for m in sound
     }
-    del population
-    for start in range(0, len(sound), _AT_ONCE.get(base.device.type, 4)):
-        part = sound[start : start + _AT_ONCE.get(base.device.type, 4)]
+    together = _AT_ONCE.get(base.device.type, 4)
+    for start in range(0, len(sound), together):
+        part = sound[start : start + together]
         papers = paper_llcs([lands[m] for m in part], jobs[part[0]])
         for m, paper in zip(part, papers, strict=True):
-            rows[m] = {
-                "outcome": "finished", "parameters": base.dimension, "n": base.n,
-                "train_loss": float(on_train.loss[m]), "test_loss": float(on_test.loss[m]),
-                "test_accuracy": float(on_test.accuracy[m]) if on_test.accuracy is not None else math.nan,
+            rows[m] |= {
+                "parameters": base.dimension, "n": base.n,
+                "train_loss": float(on_train.loss[m]), "train_accuracy": float(on_train.accuracy[m]),
+                "test_loss": float(on_test.loss[m]), "test_accuracy": float(on_test.accuracy[m]),
                 **columns("llc_paper", paper),
             }  # fmt: skip
     for m in sound:
-        if jobs[m].full:
+        if full and jobs[m].full:
             own = llc(lands[m], gamma=PAPER_GAMMA, budget=jobs[m].budget, seed=jobs[m].seed, progress=False)
             rows[m] |= columns("llc", own) | {"half_soft_rank": own.diagnostics.get("half_soft_rank")}
-    return [[rows[m]] for m in range(len(jobs))]
-
-
-def trained(jobs: Sequence[Descent]) -> Population:
-    """The networks of the jobs, each from its own seed, with the same number of gradients for either optimizer."""
-    first = jobs[0]
-    data = images(first.data, first.samples)
-    entropy = first.optimizer == "entropy-sgd"
-    members = [Member(seed=job.seed, lr=1.0 if entropy else job.lr, batch_size=job.train_batch) for job in jobs]
-    update = StackedEntropySGD(inner_lr=first.lr) if entropy else SGD()
-    population = Population(
-        lambda: classifier(data, first.widths), members, data.train, optimizer=update, device=device()
-    )
-    per_epoch = math.ceil(len(data.train[0]) / first.train_batch)
-    inner = update.inner_steps if isinstance(update, StackedEntropySGD) else 1
-    with torch.random.fork_rng(devices=[device()] if device().type == "cuda" else []):
-        torch.manual_seed(first.seed)
-        population.train(math.ceil(first.epochs * per_epoch / inner) * inner, progress=False)
-    return population
+    return rows
 
 
 def paper_llcs(lands: Sequence[Landscape], job: Descent) -> list[Estimate]:

@@ -179,18 +179,30 @@ def _nearest(values: Any, wanted: float) -> float:
 
 
 def figure_entropy(table: pd.DataFrame) -> Any:
-    """λ̂ of every network of either optimizer, by both measurements, and its training loss."""
-    names = {"llc_paper": "λ̂, paper's settings", "llc": "λ̂, calibrated", "train_loss": "training loss"}
-    present = [name for name in names if name in table and table[name].notna().any()]
-    drawn, axes = panels(len(present), 3, 3.6, 3.2)
-    for name, axis in zip(present, axes, strict=True):
-        for place, (kind, ink) in enumerate((("sgd", OURS), ("entropy-sgd", THEIRS))):
-            own = table[(table["optimizer"] == kind) & table[name].notna()]
+    """λ̂ of either optimizer against the training loss, moment by moment, and of every network at the end."""
+    names = {"llc_paper": "λ̂ at the end, paper's settings", "llc": "λ̂ at the end, calibrated"}
+    ends = table[table["epoch"] == table["epoch"].max()]
+    present = [name for name in names if name in ends and ends[name].notna().any()]
+    drawn, axes = panels(1 + len(present), 3, 3.8, 3.2)
+    kinds = (("sgd", "SGD", OURS), ("entropy-sgd", "Entropy-SGD", THEIRS))
+    for kind, name, ink in kinds:
+        own = table[table["optimizer"] == kind]
+        for _, each in own.groupby("seed"):
+            axes[0].plot(each["train_loss"], each["llc_paper"], color=ink, linewidth=0.5, alpha=0.25)
+        mean = own.groupby("epoch")[["train_loss", "llc_paper"]].mean()
+        axes[0].plot(mean["train_loss"], mean["llc_paper"], color=ink, marker="o", markersize=4, label=name)
+    axes[0].set(xscale="log", xlabel="training loss", title="λ̂ through training, paper's settings")
+    axes[0].title.set_fontsize(9)
+    axes[0].invert_xaxis()
+    axes[0].legend(frameon=False, fontsize=8)
+    for name, axis in zip(present, axes[1:], strict=True):
+        for place, (kind, _, ink) in enumerate(kinds):
+            own = ends[(ends["optimizer"] == kind) & ends[name].notna()]
             spread = [place + 0.25 * (((7 * seed) % 11) / 11 - 0.5) for seed in own["seed"]]
             axis.plot(spread, own[name], "o", color=ink, markersize=3, alpha=0.5)
             if len(own):
                 axis.plot([place - 0.25, place + 0.25], [own[name].mean()] * 2, color=ink, linewidth=2)
-        axis.set_xticks([0, 1], ["SGD", "Entropy-SGD"])
+        axis.set_xticks([0, 1], [name for _, name, _ in kinds])
         axis.set_xlim(-0.6, 1.6)
         axis.set_title(names[name], fontsize=9)
     return drawn

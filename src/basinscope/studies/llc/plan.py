@@ -20,6 +20,7 @@ _PUBLISHED = ((4.0, 5e-6 * 1e4 / math.log(1e4)), (8.0, 5e-9 * 1e6 / math.log(1e6
 _FULL_RANK = 0.8
 _UNIT = 16  # of the widths of large networks
 _BATCH = 512  # what the calibrated sampler takes
+_POPULATION = 20  # networks of an optimizer that are trained together
 # How many λ̂ the views of a network take besides the moments of its training, and seconds of an H200 for each.
 _BEYOND: dict[str, tuple[dict[str, int], float]] = {
     "resnet": ({"weights": 6, "data": 5}, 30.0), "text": ({"weights": 12, "data": 2}, 15.0), "grokking": ({}, 6.0),
@@ -60,8 +61,10 @@ class Plan:
         atlas_widths: hidden widths of the real network of atlas and ladder.
         atlas_samples, atlas_epochs: what it is trained on, and how long.
         entropy_widths: hidden widths.
-        entropy_samples, entropy_seeds, entropy_epochs, entropy_batch, entropy_lr: of both optimizers; 0 samples: all.
-        entropy_full: seeds that get the calibrated λ̂.
+        entropy_samples, entropy_seeds, entropy_batch, entropy_lr: of both optimizers; 0 samples: all. `entropy_lr` is
+            that of Entropy-SGD's outer loop, `entropy_inner_steps` the length of its inner one.
+        entropy_looks: epochs after which λ̂ is measured; training ends with the last.
+        entropy_full: seeds that get the calibrated λ̂ at the end.
         entropy_draws: of the paper's SGLD (4 chains, γ = 100, ε = 1e-5), and `entropy_step` its ε.
         entropy_budget: nominal seconds of the calibrated λ̂.
         beyond_cases: `resnet`, `text`, `grokking`.
@@ -107,9 +110,10 @@ class Plan:
     entropy_widths: tuple[int, ...] = (1024, 1024)
     entropy_samples: int = 0
     entropy_seeds: int = 80
-    entropy_epochs: int = 15
-    entropy_batch: int = 128
-    entropy_lr: float = 0.05
+    entropy_looks: tuple[int, ...] = (2, 5, 10, 20, 50, 200)
+    entropy_batch: int = 512
+    entropy_lr: float = 0.01
+    entropy_inner_steps: int = 5
     entropy_full: int = 5
     entropy_draws: int = 400
     entropy_step: float = 1e-5
@@ -141,8 +145,9 @@ SCALES: dict[str, dict[str, Any]] = {
         "ladder_cases": ["quadratic", "chain", "real"], "atlas_cases": ["small"], "factors": [0.25, 1.0, 4.0],
         "lengths": [125, 500], "batches": [32, 128],
         "atlas_chains": 2, "atlas_budget": 0.5, "data": "digits", "atlas_widths": [8], "atlas_samples": 400,
-        "atlas_epochs": 60, "entropy_widths": [16], "entropy_samples": 400, "entropy_seeds": 5, "entropy_epochs": 20,
-        "entropy_batch": 32, "entropy_lr": 0.2, "entropy_full": 2, "entropy_draws": 100, "entropy_step": 1e-4,
+        "atlas_epochs": 60, "entropy_widths": [16], "entropy_samples": 400, "entropy_seeds": 5,
+        "entropy_looks": [5, 20, 60], "entropy_batch": 32, "entropy_lr": 0.02, "entropy_full": 2,
+        "entropy_draws": 100, "entropy_step": 1e-4,
         "entropy_budget": 0.5,
         "beyond_size": "small", "beyond_epochs": 20, "beyond_moments": 4, "grokking_epochs": 1200,
         "grokking_moments": 4,
@@ -217,7 +222,8 @@ class Map(PlainJob):
 
 @dataclass(frozen=True, kw_only=True)
 class Descent(PlainJob):
-    """One network trained by `sgd` or `entropy-sgd`; λ̂ by the paper's settings, and the calibrated one if `full`."""
+    """One network trained by `sgd` or `entropy-sgd`: λ̂ by the paper's settings after `looks` epochs, and at the end
+    the calibrated one if `full`."""
 
     part: Literal["entropy"] = "entropy"
     optimizer: str
@@ -225,9 +231,10 @@ class Descent(PlainJob):
     data: str
     widths: tuple[int, ...]
     samples: int
-    epochs: int
+    looks: tuple[int, ...]
     train_batch: int
     lr: float
+    inner_steps: int
     draws: int
     step_size: float
     full: bool
@@ -298,7 +305,7 @@ def jobs(plan: Plan) -> Iterator[Any]:
 
 def together(job: Any) -> tuple[Any, ...] | None:
     """Jobs with the same key run as one population; None: alone."""
-    return (job.part, job.optimizer) if job.part == "entropy" else None
+    return (job.part, job.optimizer, job.seed // _POPULATION) if job.part == "entropy" else None
 
 
 def units(all_jobs: Iterable[Any]) -> list[list[Any]]:
@@ -313,7 +320,7 @@ def label(unit: Sequence[Any]) -> str:
         "truth": lambda: f"decade{job.decade}-seed{job.seed}",
         "resolution": lambda: job.case,
         "atlas": lambda: f"{job.case}-batch{job.batch_size}",
-        "entropy": lambda: job.optimizer,
+        "entropy": lambda: f"{job.optimizer}-seed{job.seed}",
         "beyond": lambda: f"{job.case}-{job.view}",
         "cost": lambda: job.case,
     }
@@ -331,7 +338,7 @@ def cost(job: Any) -> float:
         cells = len(job.factors) ** 2 if job.batch_size == job.calibrated_batch else 0
         return 10.0 + max(job.lengths) * 1e-3 + cells * job.budget
     if job.part == "entropy":
-        return 1.0 + (1.2 * job.budget + 2.0 if job.full else 0.0)
+        return 2.0 + 0.3 * len(job.looks) + 0.012 * job.looks[-1] + (1.2 * job.budget + 2.0 if job.full else 0.0)
     if job.part == "beyond":
         times, each = _BEYOND[job.case]
         return 20.0 + each * times.get(job.view, job.moments + 1)
@@ -431,9 +438,9 @@ def _descents(plan: Plan) -> Iterator[Descent]:
         for seed in range(plan.seed, plan.seed + plan.entropy_seeds):
             yield Descent(
                 optimizer=optimizer, seed=seed, data=plan.data, widths=plan.entropy_widths,
-                samples=plan.entropy_samples, epochs=plan.entropy_epochs, train_batch=plan.entropy_batch,
-                lr=plan.entropy_lr, draws=plan.entropy_draws, step_size=plan.entropy_step,
-                full=seed - plan.seed < plan.entropy_full, budget=plan.entropy_budget,
+                samples=plan.entropy_samples, looks=plan.entropy_looks, train_batch=plan.entropy_batch,
+                lr=plan.entropy_lr, inner_steps=plan.entropy_inner_steps, draws=plan.entropy_draws,
+                step_size=plan.entropy_step, full=seed - plan.seed < plan.entropy_full, budget=plan.entropy_budget,
             )  # fmt: skip
 
 

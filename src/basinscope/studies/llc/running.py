@@ -12,10 +12,10 @@ Row = dict[str, Any]
 
 
 def run_unit(jobs: Sequence[Any], folder: Path) -> list[list[Row]]:
-    """The rows of every job of a unit; `folder` keeps partial work of a single one."""
+    """The rows of every job of a unit; `folder` keeps partial work."""
     part = jobs[0].part
     if part == "entropy":
-        return entropy.run(jobs)
+        return entropy.run(jobs, folder)
     if part == "beyond":
         return [beyond.run(job, folder / job.view) for job in jobs]
     makers: dict[str, Callable[[Any], list[Row]]] = {

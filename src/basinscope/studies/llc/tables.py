@@ -6,8 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from ...errors import InputError
-from ..ngd_vs_sgd.statistics import welch
+from .comparison import comparisons, members
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -28,7 +27,7 @@ def tables(table: pd.DataFrame) -> dict[str, pd.DataFrame]:
         "truth": {"truth": _networks, "truth_decades": decades},
         "resolution": {"resolution": _ladders},
         "atlas": {"atlas": maps},
-        "entropy": {"entropy": _members, "entropy_tests": comparisons},
+        "entropy": {"entropy": members, "entropy_tests": comparisons},
         "beyond": {"beyond_training": _training, "beyond_parts": _parts},
         "cost": {"cost": _costs},
     }
@@ -124,43 +123,6 @@ def maps(rows: pd.DataFrame) -> list[Row]:
                     "is_calibrated": bool(row["is_calibrated"]),
                 }
             )  # fmt: skip
-    return found
-
-
-# ---------------------------------------------------------------------- entropy
-
-
-def _members(rows: pd.DataFrame) -> list[Row]:
-    kept = ("optimizer", "seed", "outcome", "parameters", "train_loss", "test_loss", "test_accuracy", "llc_paper",
-            "llc_paper_stderr", "llc_paper_verdict", "llc", "llc_stderr", "llc_verdict")  # fmt: skip
-    return [{name: row.get(name) for name in kept} for row in rows.to_dict("records")]
-
-
-def comparisons(rows: pd.DataFrame) -> list[Row]:
-    """Entropy-SGD less SGD by Welch's test, for every measurement; failed estimates are left out."""
-    found = []
-    for name in ("llc_paper", "llc", "train_loss", "test_loss", "test_accuracy"):
-        if name not in rows:
-            continue
-        sound = rows[rows[f"{name}_verdict"] != "failed"] if f"{name}_verdict" in rows else rows
-        first, second = (
-            [float(value) for value in sound.loc[sound["optimizer"] == kind, name] if math.isfinite(value)]
-            for kind in ("entropy-sgd", "sgd")
-        )
-        try:
-            told = welch(first, second)
-        except InputError:
-            means = [math.fsum(values) / len(values) if values else math.nan for values in (first, second)]
-            found.append({"measurement": name, "entropy_sgd": means[0], "sgd": means[1],
-                          "difference": means[0] - means[1], "seeds": min(len(first), len(second))})  # fmt: skip
-            continue
-        found.append(
-            {
-                "measurement": name, "entropy_sgd": told.first, "entropy_sgd_stderr": told.first_stderr,
-                "sgd": told.second, "sgd_stderr": told.second_stderr, "difference": told.difference, "low": told.low,
-                "high": told.high, "p": told.p, "effect": told.effect, "seeds": min(told.counts),
-            }
-        )  # fmt: skip
     return found
 
 
@@ -262,21 +224,22 @@ def _atlas_targets(table: pd.DataFrame) -> list[Row]:
 
 def _entropy_targets(table: pd.DataFrame) -> list[Row]:
     rows = []
-    for name, shown in (("llc_paper", "paper's settings"), ("llc", "calibrated")):
-        own = table[table["measurement"] == name].to_dict("records")
+    for name, moment, shown in (
+        ("llc_paper", "end", "paper's settings"), ("llc", "end", "calibrated"),
+        ("llc_paper", "equal loss", "paper's settings, at equal training loss"),
+    ):  # fmt: skip
+        own = table[(table["measurement"] == name) & (table["moment"] == moment)].to_dict("records")
         if not own:
             continue
         row = own[0]
         p = row.get("p", math.nan)
-        told = (
-            f"{row['entropy_sgd']:.4g} against {row['sgd']:.4g} over {int(row['seeds'])} seeds each, "
-            f"p = {p:.2g}" if math.isfinite(p) else
-            f"{row['entropy_sgd']:.4g} against {row['sgd']:.4g} over {int(row['seeds'])} seeds each: too few for a test"
-        )  # fmt: skip
+        means = f"{row['entropy_sgd']:.4g} against {row['sgd']:.4g} over {int(row['seeds'])} seeds each"
+        told = f"{means}, p = {p:.2g}" if math.isfinite(p) else f"{means}: too few for a test"
         wanted = f"lower, as published: about {PAPER_ENTROPY[0]:g} against {PAPER_ENTROPY[1]:g}"
         decided = math.isfinite(p) and p < 0.05
-        rows.append(_met(f"λ̂ of Entropy-SGD against SGD, {shown}", wanted, told,
-                         bool(row["difference"] < 0) if decided else None))  # fmt: skip
+        judged = _met(f"λ̂ of Entropy-SGD against SGD, {shown}", wanted, told,
+                      bool(row["difference"] < 0) if decided else None)  # fmt: skip
+        rows.append(judged if moment == "end" else {**judged, "wanted": "not published", "met": "for comparison"})
     return rows
 
 

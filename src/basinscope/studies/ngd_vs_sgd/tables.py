@@ -176,7 +176,7 @@ def variants(table: pd.DataFrame) -> list[Row]:
             continue
         moments = {
             "end": [tuple(own.iloc[-1] for own in pair) for pair in whole],
-            "matched": list(_interpolated(whole)),
+            "matched": [both for pair in whole if (both := at_one_loss(*pair)) is not None],
         }
         for moment, found in moments.items():
             for name in MEASUREMENTS if moment == "end" else QUICK:
@@ -191,17 +191,15 @@ def variants(table: pd.DataFrame) -> list[Row]:
     return corrected(rows, "moment", "measurement")
 
 
-def _interpolated(pairs: Sequence[tuple[pd.DataFrame, pd.DataFrame]]) -> Iterator[tuple[Any, Any]]:
-    for pair in pairs:
-        runs = {
-            name: Run(None, None, known(own), "finished", "", 0, 0.0)  # type: ignore[arg-type]
-            for name, own in zip(("ngd", "sgd"), pair, strict=True)
-        }
-        level = max(own["train_loss"].iloc[-1] for own in pair)
-        found = matched(runs, [level])
-        if len(found) == 2:
-            by_name = {row["run"]: row for row in found.to_dict("records")}
-            yield by_name["ngd"], by_name["sgd"]
+def at_one_loss(first: pd.DataFrame, second: pd.DataFrame, on: str = "train_loss") -> tuple[Row, Row] | None:
+    """The rows of two runs, interpolated in `on`, where the faster one had what the slower one ended with."""
+    runs = {
+        name: Run(None, None, known(own), "finished", "", 0, 0.0)  # type: ignore[arg-type]
+        for name, own in (("first", first), ("second", second))
+    }
+    found = matched(runs, [max(own[on].iloc[-1] for own in (first, second))], on=on)
+    by_name = {row["run"]: row for row in found.to_dict("records")}
+    return (by_name["first"], by_name["second"]) if len(by_name) == 2 else None
 
 
 def known(own: pd.DataFrame) -> list[Row]:

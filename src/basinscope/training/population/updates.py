@@ -106,16 +106,21 @@ class Adam:
 class SGD:
     """Gradient descent with coupled L2 and momentum: b ← μ b + g + w θ, θ ← θ − lr b, as `torch.optim.SGD`.
 
+    With `nesterov` the step is along g + w θ + μ b instead.
+
     Examples:
         >>> SGD(momentum=0.9)
-        SGD(momentum=0.9)
+        SGD(momentum=0.9, nesterov=False)
     """
 
     momentum: float = 0.0
+    nesterov: bool = False
 
     def __post_init__(self) -> None:
         if not 0 <= self.momentum < 1:
             raise InputError(f"momentum must lie in [0, 1), got {self.momentum!r}")
+        if self.nesterov and not self.momentum:
+            raise InputError("nesterov needs a momentum above 0, got 0 — give momentum=0.9, say")
 
     @property
     def capturable(self) -> bool:
@@ -130,7 +135,8 @@ class SGD:
     def apply(self, rows: Rows) -> None:
         move = rows.gradient.addcmul_(rows.points, rows.decay)
         if self.momentum:
-            move = rows.slots["velocity"].mul_(self.momentum).add_(move)
+            velocity = rows.slots["velocity"].mul_(self.momentum).add_(move)
+            move = move.add_(velocity, alpha=self.momentum) if self.nesterov else velocity
         rows.points.addcmul_(move, rows.rate, value=-1)
 
 
