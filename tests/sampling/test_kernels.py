@@ -7,8 +7,10 @@ wrong variance most of the way to where the kernel wants it. Standard errors com
 
 import math
 
+import numpy as np
 import pytest
 import torch
+from scipy.linalg import solve_discrete_lyapunov
 
 from basinscope.sampling.kernels import BAOAB, HMC, MALA, SGLD, SGNHT, LeimkuhlerMatthews, Random, RMSPropSGLD
 from basinscope.sampling.kernels.base import LONG, row_dot
@@ -110,6 +112,39 @@ def test_leimkuhler_matthews_feels_gradient_noise():
     rho = 1 - eps * CURVATURES / 2
     expected = 1 / CURVATURES + eps**2 * noise.diagonal() / 4 / (1 - rho**2)
     found = variances(LeimkuhlerMatthews(eps), gaussian(noise=noise), start(1.5), steps=6000, burn=1000)
+    agrees(found, expected)
+
+
+def test_persistence_leaves_positions_exact_at_a_large_step():
+    # εa = 2.5 of at most 4, with a momentum that lasts ten steps.
+    kernel = LeimkuhlerMatthews(2.5 / STIFFEST, persistence=0.9)
+    agrees(variances(kernel, gaussian(), start(), steps=4000, burn=500), 1 / CURVATURES)
+
+
+def with_persistence(eps, kept, noise):
+    """Variances of positions when every mode has gradient noise: the fixed point of their covariance with momenta."""
+    h, found = math.sqrt(eps), []
+    for a, n in zip(CURVATURES.tolist(), noise, strict=True):
+        # p ← p − h(az + η), p' = cp + √(1 − c²)ξ, z' = z + (h/2)(p + p')
+        half = 0.5 * h * (1 + kept)
+        move = np.array([[1 - half * h * a, half], [-kept * h * a, kept]])
+        kicks = np.outer(*[[half * h, kept * h]] * 2) * n + np.outer(*[[0.5 * h, 1.0]] * 2) * (1 - kept**2)
+        found.append(float(solve_discrete_lyapunov(move, kicks)[0, 0]))
+    return torch.tensor(found, dtype=f64)
+
+
+def test_persistence_feels_gradient_noise_as_the_longer_step_does():
+    eps, kept = 0.5 / STIFFEST, 0.8
+    longer = eps * (1 + kept) / (1 - kept)
+    noise = [1.0 / longer] * 3
+    expected = with_persistence(eps, kept, noise)
+    lift = expected * CURVATURES - 1
+    assert float(lift[0]) == pytest.approx(longer * noise[0] / 4, rel=1e-3), "slow modes, as with one long step"
+    assert float(lift[2]) == pytest.approx(longer * noise[0] / 4, rel=0.2), "and stiff ones nearly so"
+    kernel = LeimkuhlerMatthews(eps, kept)
+    found = variances(
+        kernel, gaussian(noise=torch.diag(torch.tensor(noise, dtype=f64))), start(1.25), steps=4000, burn=500
+    )
     agrees(found, expected)
 
 

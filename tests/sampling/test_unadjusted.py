@@ -9,9 +9,11 @@ from basins import quadratic
 from basinscope.measures.planting import plant
 from basinscope.sampling.calibration import Resolution
 from basinscope.sampling.chains import ChainLosses
+from basinscope.sampling.extrapolation import UNSEEN_BEND, extrapolated
 from basinscope.sampling.local import Sampler, Settings
+from basinscope.sampling.pace import LARGEST_STEP
 from basinscope.sampling.target import Target, Whitening
-from basinscope.sampling.unadjusted import LARGEST_STEP, UNSEEN_BEND, extrapolated, minibatches, noise_trace
+from basinscope.sampling.unadjusted import minibatches, noise_trace
 
 SIZES = (0.4, 0.2, 0.1)
 

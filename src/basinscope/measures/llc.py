@@ -42,7 +42,8 @@ def llc(
     rank of the Hessian, ½ Tr H(H + (γ/nβ) I)⁻¹; it is a function of the resolution (nβ, γ), and both are reported.
 
     Nothing needs to be set. Curvature from Lanczos scales every direction; Hamiltonian Monte Carlo on all data runs
-    where it is affordable, otherwise minibatch Langevin chains at three step sizes, extrapolated to zero.
+    where it is affordable, otherwise Langevin chains with momentum on minibatches at three step sizes, extrapolated to
+    zero.
 
     Args:
         land: the landscape.
@@ -127,6 +128,7 @@ def _diagnostics(measured: Sampler, outcome: Outcome, sides: dict[float, tuple[f
         "burn_in": int(run.discard * run.trace.draws),
         "step_sizes": [each.step_size for each in outcome.runs],
         "batch_size": outcome.batch_size,
+        "persistence": None if outcome.pace is None else outcome.pace.persistence,
         "control_variates": outcome.control_variates,
         "interrupted": outcome.interrupted,
         "exhausted": outcome.exhausted,

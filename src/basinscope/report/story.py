@@ -187,7 +187,8 @@ def _choices(measured: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield "effective draws", f"{number(found['ess'], 3)}{', budget used up' if found.get('exhausted') else ''}"
     steps = [each for each in found.get("step_sizes") or [] if each is not None]
     if steps:
-        yield "step sizes", ", ".join(number(step, 3) for step in steps)
+        kept = f"; a step keeps {found['persistence']:.0%} of the momentum" if found.get("persistence") else ""
+        yield "step sizes", ", ".join(number(step, 3) for step in steps) + kept
     yield "control variates", "used" if found.get("control_variates") else "not used"
     half = measured["quadratic"]["diagnostics"]
     if half.get("method"):

@@ -10,11 +10,10 @@ from torch import Tensor
 from ..errors import InputError
 from .adjusted import ceiling, hamiltonian
 from .engine import Engine
-from .kernels import LeimkuhlerMatthews
 from .kernels.base import Kernel
 from .local import Outcome, Sampler
 from .target import Evaluate
-from .unadjusted import minibatches
+from .unadjusted import FRACTIONS, evaluations
 
 
 def draws(
@@ -41,10 +40,10 @@ def draws(
         evaluate, made = hamiltonian(target, rounded=bool(run.settings["rounded"]))
         kernel = made(run.step_size, int(run.settings["leaps"]))
     elif outcome.sampler == "minibatch":
-        assert outcome.batch_size is not None
-        kernel = LeimkuhlerMatthews(run.step_size)
+        assert outcome.pace is not None
+        kernel = outcome.pace.kernel(torch.tensor(FRACTIONS[-1:], device=run.position.device))
         mean = sampler.geometry.gradient if outcome.control_variates else None
-        evaluate = minibatches(target, outcome.batch_size, generator, mean)
+        evaluate = evaluations(target, outcome.pace.batch, generator, mean)
     else:
         raise InputError(f"draws of the posterior come from 'hmc' or 'minibatch', got sampler {outcome.sampler!r}")
     engine = Engine(kernel, evaluate, run.position, generator, ceiling(target))

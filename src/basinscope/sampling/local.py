@@ -19,6 +19,8 @@ from .calibration import Geometry, Resolution, affordable_products, geometry
 from .chains import ChainLosses
 from .cost import Cost, cost
 from .diagnostics import Summary
+from .extrapolation import extrapolated
+from .pace import Pace
 from .runs import Run
 from .target import Target
 
@@ -27,6 +29,7 @@ _POINTS = 6  # chain positions over which curvature is averaged
 _PILOT = 24  # transitions of the run that finds them
 _MAIN = 0.6  # share of the budget for the asked-for resolution; γ/3 and 3γ get a third of that each
 _RELAXATIONS = 8  # first round of minibatch chains in units of 1/(εa) of the slowest mode; half that at γ/3 and 3γ
+_BATCH = 512  # samples of a batch to begin with
 _FEWEST = 512  # minibatch steps whatever they cost; half that at γ/3 and 3γ
 _SIDE_RTOL = 0.05  # tolerance of the values at γ/3 and 3γ
 
@@ -77,6 +80,7 @@ class Outcome:
     slope: float  # relative bias at the smallest step size; 0 for adjusted samplers
     batch_size: int | None = None
     control_variates: bool = False
+    pace: Pace | None = None  # of chains on minibatches
 
     @property
     def main(self) -> Run:
@@ -216,33 +220,39 @@ class Sampler:
 
     def _unadjusted(self, at: Resolution, report: Report, start: Outcome | None) -> Outcome:
         settings = self.settings
-        batch = min(settings.batch_size or 512, self.land.n)
+        batch = min(settings.batch_size or _BATCH, self.land.n)
         groups = len(unadjusted.FRACTIONS)
         per_group = math.ceil((settings.chains or self._cost.affordable_chains(batch, 12, 24)) / groups)
         chains = groups * max(2, per_group)
-        evaluations = int(_MAIN * settings.budget / self._cost.of(batch, chains))
+
+        def price(samples: int) -> float:
+            return self._cost.of(samples, chains)
+
+        side = start is not None
+        budget = max((_FEWEST / 2 if side else _FEWEST) * price(batch), _MAIN * settings.budget / (3 if side else 1))
         if start is None:
-            target, position, guess = self._scouted(at, chains, batch, evaluations // 8)
+            target, position, guess = self._scouted(at, chains, batch, int(budget / price(batch)) // 8)
         else:
             target, position = self._whitened(start.displacement, at)
             guess = start.excess
-            evaluations = min(evaluations // 3, start.main.trace.draws // 2)
-        runs, controlled = unadjusted.sample(
+        runs, pace, controlled = unadjusted.sample(
             target,
             position,
             self.geometry.gradient,
             batch_size=batch,
+            grows=settings.batch_size is None,
             guess=guess,
             seed=settings.seed + 1,
-            rtol=settings.rtol if start is None else _SIDE_RTOL,
-            evaluations=max(_FEWEST if start is None else _FEWEST // 2, evaluations),
-            relaxations=_RELAXATIONS if start is None else _RELAXATIONS / 2,
+            rtol=_SIDE_RTOL if side else settings.rtol,
+            price=price,
+            budget=budget,
+            relaxations=_RELAXATIONS / 2 if side else _RELAXATIONS,
             report=report,
         )
         if any(run.alive.sum() < 2 for run in runs):
-            return Outcome(at, "minibatch", runs, math.nan, math.inf, math.nan, batch, controlled)
-        found = unadjusted.extrapolated(runs)
-        return Outcome(at, "minibatch", runs, found.value, found.stderr, found.slope, batch, controlled)
+            return Outcome(at, "minibatch", runs, math.nan, math.inf, math.nan, pace.batch, controlled, pace)
+        found = extrapolated(runs)
+        return Outcome(at, "minibatch", runs, found.value, found.stderr, found.slope, pace.batch, controlled, pace)
 
     def _scouted(self, at: Resolution, chains: int, batch: int, steps: int) -> tuple[Target, Tensor, float]:
         """A whitened target with chains that a pilot on minibatches has moved, and their mean excess loss."""
@@ -254,7 +264,7 @@ class Sampler:
 
     def _plain(self, sampler: str, at: Resolution, report: Report) -> Outcome:
         settings = self.settings
-        batch = min(settings.batch_size or 512, self.land.n)
+        batch = min(settings.batch_size or _BATCH, self.land.n)
         run = plain.sample(
             sampler,
             self.losses,

@@ -1,0 +1,167 @@
+"""Steps and batches of minibatch chains: what they stand for, and how they are chosen."""
+
+import math
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from basins import quadratic
+from basinscope.measures.llc import llc
+from basinscope.measures.planting import plant
+from basinscope.sampling.chains import ChainLosses
+from basinscope.sampling.pace import (
+    GROWTH,
+    LARGEST_STEP,
+    TOLERATED_BIAS,
+    Pace,
+    Pacing,
+    largest_step,
+    seen_steps,
+    slowest_mode,
+)
+from basinscope.sampling.target import Target, Whitening
+from basinscope.sampling.unadjusted import evaluations
+
+N = 5000
+
+
+def target(rest=0.01, gamma=1.0):
+    """A posterior whose slowest mode has the whitened curvature γr²."""
+    losses = ChainLosses(quadratic([1.0, 1.0], n=N, noise=1.0))
+    return Target(losses, 100.0, gamma, Whitening.identity(losses.origin, rest))
+
+
+def pacing(price=lambda samples: float(samples), budget=1e9, batch_size=500, grows=True):
+    return Pacing(target(), price, budget, batch_size, grows)
+
+
+def test_momentum_makes_a_step_as_long_as_it_is_said_to_be():
+    for size in (0.1, LARGEST_STEP, 3.0, 40.0):
+        kernel = Pace(1, size, LARGEST_STEP, 1.0).kernel(torch.tensor([1.0, 0.25]))
+        assert float(kernel.step_size[0]) <= LARGEST_STEP + 1e-12
+        spread = kernel.step_size * (1 + kernel.persistence) / (1 - kernel.persistence)
+        assert spread.tolist() == pytest.approx([size, size / 4], rel=1e-6)
+
+
+def test_the_largest_step_damps_the_slowest_mode_critically():
+    slow = target()
+    h, a = math.sqrt(LARGEST_STEP), slowest_mode(slow)
+    assert a == pytest.approx(1e-4)
+    most = largest_step(slow, LARGEST_STEP, steps=1e9)
+    kept = Pace(1, most, LARGEST_STEP, 1.0).persistence
+    assert -math.log(kept) / h == pytest.approx(2 * math.sqrt(a), rel=1e-9)
+    few = largest_step(slow, LARGEST_STEP, steps=200)
+    assert LARGEST_STEP < few < most, "modes that a short run cannot relax ask for no momentum"
+    # without slow modes there is nothing that momentum is good for: ε_c is no more than a few ε
+    assert largest_step(target(rest=1.0), LARGEST_STEP, 1e9) < 3 * LARGEST_STEP
+
+
+def test_noise_limits_the_step():
+    chosen = pacing(grows=False)
+    assert chosen.best().size == pytest.approx(largest_step(target(), LARGEST_STEP, 1e9 / 500))
+    chosen.noise(trace=800.0, energy=50.0)
+    now = chosen.best()
+    assert now.size == pytest.approx(TOLERATED_BIAS * 50 / 100 / GROWTH)
+    chosen.noise(800.0, energy=60.0, now=now, fraction=0.25)  # of which 100·0.0125 are the bias of the present step
+    assert chosen.best().size == pytest.approx(TOLERATED_BIAS * 58.75 / 100)
+    assert chosen.better(now).size == chosen.best().size, "twice as fast"
+    chosen.noise(1600.0, energy=60.0, now=now, fraction=0.25)
+    assert chosen.better(now) is None, "not worth starting again"
+    chosen.noise(8000.0, energy=60.0, now=now, fraction=0.25)
+    assert chosen.better(now) is None, "chains have shown no bias"
+    chosen.seen((0.0, 0.02), now)
+    assert chosen.better(now).size == pytest.approx(TOLERATED_BIAS * 47.5 / 1000)
+
+
+def test_all_data_are_taken_where_noise_costs_more_than_they_do():
+    quiet, loud = pacing(), pacing()
+    quiet.noise(trace=8.0, energy=50.0)
+    loud.noise(trace=80_000.0, energy=50.0)
+    assert quiet.best().batch == 500
+    assert loud.best().batch == N
+    assert loud.best().size == pytest.approx(largest_step(target(), LARGEST_STEP, 1e9 / N))
+    fixed = pacing(grows=False)
+    fixed.noise(80_000.0, 50.0)
+    assert fixed.best().batch == 500
+    free = pacing(price=lambda samples: 1.0)
+    free.noise(80_000.0, 50.0)
+    assert free.best().batch == N
+    assert pacing(batch_size=N).best().batch == N
+
+
+def test_larger_batches_are_taken_where_they_cost_little():
+    cheap = pacing(price=lambda samples: 1000.0 if samples < N else 1e9)
+    cheap.noise(trace=800.0, energy=50.0)
+    assert cheap.best().batch == 2000  # the largest of 500, 1,000, 2,000 and all
+    assert cheap.best().size == pytest.approx(4 * TOLERATED_BIAS * 50 / 100 / GROWTH)
+
+
+def told(means, errors, size=0.4):
+    runs = zip((size, size / 2, size / 4), means, errors, strict=True)
+    return [SimpleNamespace(step_size=s, excess=lambda control, m=m, e=e: (m, e)) for s, m, e in runs]
+
+
+def test_chains_tell_their_bias():
+    low, high = seen_steps(told((14.0, 12.0, 11.0), (0.0, 0.0, 0.0)))
+    assert low == high == pytest.approx(TOLERATED_BIAS * 10 / 10)
+    low, high = seen_steps(told((14.0, 12.0, 11.0), (0.3, 0.3, 0.4)))
+    assert low == pytest.approx(TOLERATED_BIAS * (11 - 4 / 3) / (4 / 0.3))
+    assert high == pytest.approx(TOLERATED_BIAS * (11 - 2 / 3) / (2 / 0.3))
+    assert seen_steps(told((10.0, 10.0, 10.0), (0.1, 0.1, 0.1)))[1] == math.inf
+
+
+def test_what_chains_tell_goes_before_what_noise_lets_expect():
+    chosen = pacing(grows=False)
+    chosen.noise(trace=800.0, energy=50.0)
+    now = chosen.best()
+    chosen.seen((0.3, 0.5), now)
+    assert chosen.best().size == pytest.approx(0.3)
+    chosen.seen((0.01, 0.02), now)
+    assert chosen.better(now).size == pytest.approx(0.02)
+
+
+def test_steps_that_lose_chains_are_not_taken_again():
+    chosen = pacing()
+    first = chosen.best()
+    chosen.shrink(first, 4)
+    assert chosen.best().stable == LARGEST_STEP / 4
+    assert chosen.best().size < first.size
+    assert chosen.better(chosen.best()) is None
+
+
+def test_as_many_samples_as_there_are_leave_no_noise():
+    there = target()
+    evaluate = evaluations(there, N, torch.Generator().manual_seed(0), None)
+    position = torch.randn(2, 2, generator=torch.Generator().manual_seed(1))
+    assert torch.equal(evaluate(position).gradient, there.full(position).gradient)
+    assert torch.equal(evaluate(position).gradient, evaluate(position).gradient)
+
+
+def test_slow_modes_relax_by_momentum():
+    """Chains with momentum are in equilibrium, and agree with the exact value."""
+    planted = plant((12, 7, 12), 6, 4000, seed=0)
+    found = llc(planted.land, gamma=6.0, sampler="minibatch", budget=10.0, seed=0, progress=False)
+    assert found.diagnostics["persistence"] > 0.5
+    assert found.diagnostics["virial"] == pytest.approx(1, abs=0.1)
+    exact = planted.at(found.diagnostics["nbeta"], 6.0)
+    assert found.value == pytest.approx(exact, abs=4 * found.stderr)
+    assert found.stderr < 0.1 * exact
+
+
+def test_chains_that_are_always_lost_give_no_number_and_end():
+    class Cliff(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.weight = torch.nn.Parameter(torch.zeros(2))
+
+        def forward(self, x):
+            return x @ self.weight / (self.weight.abs().sum() == 0)
+
+    import basinscope as bs
+
+    x = torch.randn(600, 2, generator=torch.Generator().manual_seed(0))
+    land = bs.Landscape(Cliff(), "gaussian", (x, torch.zeros(600)), sigma=1.0)
+    found = llc(land, gamma=1.0, sampler="minibatch", budget=0.5, seed=0, progress=False)
+    assert found.verdict == "failed"
+    assert math.isnan(found.value)
