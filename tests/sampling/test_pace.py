@@ -11,7 +11,6 @@ from basinscope.measures.llc import llc
 from basinscope.measures.planting import plant
 from basinscope.sampling.chains import ChainLosses
 from basinscope.sampling.pace import (
-    GROWTH,
     LARGEST_STEP,
     TOLERATED_BIAS,
     Pace,
@@ -62,16 +61,14 @@ def test_noise_limits_the_step():
     assert chosen.best().size == pytest.approx(largest_step(target(), LARGEST_STEP, 1e9 / 500))
     chosen.noise(trace=800.0, energy=50.0)
     now = chosen.best()
-    assert now.size == pytest.approx(TOLERATED_BIAS * 50 / 100 / GROWTH)
-    chosen.noise(800.0, energy=60.0, now=now, fraction=0.25)  # of which 100·0.0125 are the bias of the present step
-    assert chosen.best().size == pytest.approx(TOLERATED_BIAS * 58.75 / 100)
-    assert chosen.better(now).size == chosen.best().size, "twice as fast"
-    chosen.noise(1600.0, energy=60.0, now=now, fraction=0.25)
+    assert now.size == pytest.approx(TOLERATED_BIAS * 50 / 100)
+    chosen.noise(800.0, energy=60.0, now=now, fraction=0.25)  # of which 100·0.025 are the bias of the present step
+    assert chosen.best().size == pytest.approx(TOLERATED_BIAS * 57.5 / 100)
     assert chosen.better(now) is None, "not worth starting again"
     chosen.noise(8000.0, energy=60.0, now=now, fraction=0.25)
     assert chosen.better(now) is None, "chains have shown no bias"
-    chosen.seen((0.0, 0.02), now)
-    assert chosen.better(now).size == pytest.approx(TOLERATED_BIAS * 47.5 / 1000)
+    chosen.noise(16.0, energy=60.0, now=now, fraction=0.25)
+    assert chosen.better(now) == chosen.best(), "many times as fast"
 
 
 def test_all_data_are_taken_where_noise_costs_more_than_they_do():
@@ -94,7 +91,7 @@ def test_larger_batches_are_taken_where_they_cost_little():
     cheap = pacing(price=lambda samples: 1000.0 if samples < N else 1e9)
     cheap.noise(trace=800.0, energy=50.0)
     assert cheap.best().batch == 2000  # the largest of 500, 1,000, 2,000 and all
-    assert cheap.best().size == pytest.approx(4 * TOLERATED_BIAS * 50 / 100 / GROWTH)
+    assert cheap.best().size == pytest.approx(4 * TOLERATED_BIAS * 50 / 100)
 
 
 def told(means, errors, size=0.4):
@@ -119,15 +116,30 @@ def test_what_chains_tell_goes_before_what_noise_lets_expect():
     assert chosen.best().size == pytest.approx(0.3)
     chosen.seen((0.01, 0.02), now)
     assert chosen.better(now).size == pytest.approx(0.02)
+    chosen.seen((0.01, 0.06), now)
+    assert chosen.better(now) is None
 
 
 def test_steps_that_lose_chains_are_not_taken_again():
     chosen = pacing()
     first = chosen.best()
-    chosen.shrink(first, 4)
+    chosen.lost(first, 4)
     assert chosen.best().stable == LARGEST_STEP / 4
     assert chosen.best().size < first.size
     assert chosen.better(chosen.best()) is None
+    noisy = pacing(grows=False)
+    noisy.noise(trace=800.0, energy=50.0)
+    noisy.lost(noisy.best(), 4)
+    assert noisy.best().size == pytest.approx(TOLERATED_BIAS * 50 / 100 / 4)
+
+
+def test_a_bias_that_is_no_straight_line_halves_the_step():
+    noisy, quiet = pacing(grows=False), pacing(batch_size=N)
+    noisy.noise(trace=800.0, energy=50.0)
+    noisy.bent(noisy.best())
+    assert noisy.best().size == pytest.approx(TOLERATED_BIAS * 50 / 100 / 2)
+    quiet.bent(quiet.best())
+    assert quiet.best().stable == LARGEST_STEP / 2
 
 
 def test_as_many_samples_as_there_are_leave_no_noise():

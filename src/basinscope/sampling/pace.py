@@ -15,7 +15,6 @@ from .target import Target
 LARGEST_STEP = 0.25  # whitened curvature is at most 1 at w*, so Langevin steps are stable up to 4 there
 TOLERATED_BIAS = 0.2  # of the largest step size, as predicted from its noise; beyond twice that the line is not trusted
 PERIODS = 10.0  # in which chains with momentum are to relax their slowest mode
-GROWTH = 2.0  # of noise, over the energy, as chains spread from where a pilot leaves them
 WORTH = 2.0  # how much further another pace must go to start again with it
 ENOUGH = 1.5  # how much further larger batches must go to be taken
 SURE = 2.0  # standard errors of a bias that is seen
@@ -119,17 +118,28 @@ class Pacing:
         if lift > 0 and (now is None or now.batch < self._n):
             size, batch = (0.0, self._least) if now is None else (fraction * now.size, now.batch)
             self._foreseen = TOLERATED_BIAS * max(energy - lift * size, 0.25) / lift * self._least / batch
-            if now is None:
-                self._foreseen /= GROWTH
 
     def seen(self, between: tuple[float, float], now: Pace) -> None:
         """Take note of what the chains themselves tell of tolerable steps."""
         if now.batch < self._n:
             self._seen = (between[0] * self._least / now.batch, between[1] * self._least / now.batch)
 
-    def shrink(self, now: Pace, times: float) -> None:
-        """Take smaller steps from now on: present ones lose chains, or their bias is no straight line."""
+    def lost(self, now: Pace, times: float) -> None:
+        """Take note that present steps lose chains: so many times smaller ones may not."""
         self._stable = min(now.size, self._stable) / times
+        if not now.persistence:
+            self._tolerate(now, now.size / times)
+
+    def bent(self, now: Pace) -> None:
+        """Take note that the bias of present steps is no straight line: half of them may have one."""
+        if now.batch < self._n:
+            self._tolerate(now, now.size / 2)
+        else:
+            self._stable = min(now.size, self._stable) / 2
+
+    def _tolerate(self, now: Pace, size: float) -> None:
+        self._foreseen = size * self._least / now.batch
+        self._seen = (0.0, math.inf)
 
     def best(self) -> Pace:
         """What goes furthest for its price; of near equals the smallest batch."""
@@ -139,19 +149,17 @@ class Pacing:
 
     def better(self, now: Pace) -> Pace | None:
         """What to start again with, if anything: where chains show the present step to be much too large, or where
-        another pace is much faster.
-
-        Noise alone is no reason for smaller steps: chains that are still far from equilibrium lose more by going
-        slowly than by what a larger bias adds to the error of its extrapolation.
-        """
+        another pace is much faster."""
         best = self.best()
         too_large = now.batch < self._n and WORTH * self._seen[1] * now.batch / self._least < now.size
         return best if too_large or best.speed > WORTH * now.speed else None
 
     def _pace(self, batch: int) -> Pace:
-        price = self._price(batch)
-        size = largest_step(self._target, self._stable, self._budget / price)
+        size = self._largest(batch)
         if batch < self._n:
             low, high = self._seen
             size = min(size, max(low, min(high, self._foreseen)) * batch / self._least)
-        return Pace(batch, size, self._stable, price)
+        return Pace(batch, size, self._stable, self._price(batch))
+
+    def _largest(self, batch: int) -> float:
+        return largest_step(self._target, self._stable, self._budget / self._price(batch))

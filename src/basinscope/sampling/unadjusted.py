@@ -14,13 +14,14 @@ from .adjusted import ceiling
 from .engine import Engine
 from .extrapolation import UNSEEN_BEND, extrapolated, use_virials
 from .kernels import LeimkuhlerMatthews
-from .pace import LARGEST_STEP, TOLERATED_BIAS, Pace, Pacing, seen_steps, slowest_mode
+from .pace import TOLERATED_BIAS, Pace, Pacing, seen_steps, slowest_mode
 from .runs import Run, below_zero
 from .target import Evaluate, Evaluation, Target
 from .trace import Trace
 
 FRACTIONS = (1.0, 0.5, 0.25)  # of the largest step size
 BLOCK = 64  # steps between two looks at the chains
+PILOT_STEP = 0.5
 SMALLEST = 1e-6  # steps below that do not keep chains alive that larger ones lose
 LAST = 0.5  # of the budget, that steps which were chosen last get at least
 TELLING = 256  # steps from which on the chains' own means tell of the bias of their steps
@@ -64,7 +65,7 @@ def pilot(target: Target, position: Tensor, *, batch_size: int, seed: int, steps
     """
     generator = torch.Generator(position.device).manual_seed(seed)
     evaluate = evaluations(target, batch_size, generator, None)
-    size = LARGEST_STEP
+    size = PILOT_STEP
     while True:
         engine = Engine(LeimkuhlerMatthews(size), evaluate, position, generator, ceiling(target))
         length = max(16, math.ceil(min(steps, 4 / (size * slowest_mode(target)))))
@@ -140,23 +141,24 @@ def sample(
                     spent += now.price * len(block)
                     report(spent / most, f"{trace.draws} steps of size {now.size:.3g} on {now.batch} samples")
                     if not bool(engine.alive.all()):  # a round to its end would teach no more
-                        pacing.shrink(now, 2 if float(engine.alive.double().mean()) > 0.75 else 4)
+                        pacing.lost(now, 2 if float(engine.alive.double().mean()) > 0.75 else 4)
                         better, most = pacing.best(), max(most, spent + LAST * budget)
                         if better.size < SMALLEST:
                             return _split(target, trace, engine, now.size, exhausted=True), now, use_control
-                    elif trace.draws >= look:
+                    elif now.persistence and trace.draws >= look and spent < (1 - LAST) * budget:
+                        # Noise grows as chains spread, and steps that are long by momentum have gone far by then.
                         look *= 2
                         finest = target.nbeta * float(block[:, -group:, 0].mean())
                         pacing.noise(noise_trace(evaluate, engine.position[-group:]), finest, now, FRACTIONS[-1])
                         if trace.draws >= TELLING:
                             pacing.seen(seen_steps(_split(target, trace, engine, now.size)), now)
-                        better = pacing.better(now) if spent < (1 - LAST) * budget else None
+                        better = pacing.better(now)
                 if better is None:
                     runs = _split(target, trace, engine, now.size, exhausted=spent >= most)
                     if spent >= most or _settled(runs, rtol) or all(map(below_zero, runs)):
                         return runs, now, use_control
-                    if _spread(runs) > 2 * TOLERATED_BIAS and spent < (1 - LAST) * budget:
-                        pacing.shrink(now, 2)
+                    if _spread(runs) > 2 * TOLERATED_BIAS and spent < (1 - LAST / 2) * budget:
+                        pacing.bent(now)
                         better = pacing.best()
                     goal = math.ceil(1.5 * goal)
         except KeyboardInterrupt:
