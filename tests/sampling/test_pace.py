@@ -106,6 +106,8 @@ def test_chains_tell_their_bias():
     assert low == pytest.approx(TOLERATED_BIAS * (11 - 4 / 3) / (4 / 0.3))
     assert high == pytest.approx(TOLERATED_BIAS * (11 - 2 / 3) / (2 / 0.3))
     assert seen_steps(told((10.0, 10.0, 10.0), (0.1, 0.1, 0.1)))[1] == math.inf
+    assert min(seen_steps(told((100.0, 10.0, 1.0), (0.0, 0.0, 0.0)))) > 0, "whatever the bias, there is a smaller step"
+    assert min(seen_steps(told((100.0, 10.0, -1.0), (0.0, 0.0, 0.0)))) > 0
 
 
 def test_what_chains_tell_goes_before_what_noise_lets_expect():
@@ -140,6 +142,8 @@ def test_a_bias_that_is_no_straight_line_halves_the_step():
     assert noisy.best().size == pytest.approx(TOLERATED_BIAS * 50 / 100 / 2)
     quiet.bent(quiet.best())
     assert quiet.best().stable == LARGEST_STEP / 2
+    noisy.seen((0.0, 0.0), noisy.best())
+    assert noisy.best().size > 0
 
 
 def test_as_many_samples_as_there_are_leave_no_noise():

@@ -132,6 +132,8 @@ def test_every_optimizer_learns(name):
 
 
 def test_other_inputs_and_losses():
+    torch.manual_seed(0)
+
     class Sum(nn.Module):
         def __init__(self):
             super().__init__()

@@ -14,9 +14,11 @@ from .target import Target
 
 LARGEST_STEP = 0.25  # whitened curvature is at most 1 at w*, so Langevin steps are stable up to 4 there
 TOLERATED_BIAS = 0.2  # of the largest step size, as predicted from its noise; beyond twice that the line is not trusted
+SMALLEST = 1e-6  # steps below that do not keep chains alive that larger ones lose
 PERIODS = 10.0  # in which chains with momentum are to relax their slowest mode
 WORTH = 2.0  # how much further another pace must go to start again with it
 ENOUGH = 1.5  # how much further larger batches must go to be taken
+LEAST = 0.05  # of the mean at the smallest step, that is taken to be no bias
 SURE = 2.0  # standard errors of a bias that is seen
 
 
@@ -78,7 +80,7 @@ def seen_steps(runs: Sequence[Run]) -> tuple[float, float]:
     def tolerable(slope: float) -> float:
         if slope <= 0:
             return math.inf
-        return TOLERATED_BIAS * max(0.0, low - finest * slope) / slope
+        return TOLERATED_BIAS * max(low - finest * slope, LEAST * abs(low)) / slope
 
     return tolerable((high - low + error) / way), tolerable((high - low - error) / way)
 
@@ -159,7 +161,7 @@ class Pacing:
         if batch < self._n:
             low, high = self._seen
             size = min(size, max(low, min(high, self._foreseen)) * batch / self._least)
-        return Pace(batch, size, self._stable, self._price(batch))
+        return Pace(batch, max(size, SMALLEST), self._stable, self._price(batch))
 
     def _largest(self, batch: int) -> float:
         return largest_step(self._target, self._stable, self._budget / self._price(batch))

@@ -14,7 +14,7 @@ from .adjusted import ceiling
 from .engine import Engine
 from .extrapolation import UNSEEN_BEND, extrapolated, use_virials
 from .kernels import LeimkuhlerMatthews
-from .pace import TOLERATED_BIAS, Pace, Pacing, seen_steps, slowest_mode
+from .pace import SMALLEST, TOLERATED_BIAS, Pace, Pacing, seen_steps, slowest_mode
 from .runs import Run, below_zero
 from .target import Evaluate, Evaluation, Target
 from .trace import Trace
@@ -22,7 +22,6 @@ from .trace import Trace
 FRACTIONS = (1.0, 0.5, 0.25)  # of the largest step size
 BLOCK = 64  # steps between two looks at the chains
 PILOT_STEP = 0.5
-SMALLEST = 1e-6  # steps below that do not keep chains alive that larger ones lose
 LAST = 0.5  # of the budget, that steps which were chosen last get at least
 TELLING = 256  # steps from which on the chains' own means tell of the bias of their steps
 
@@ -70,7 +69,7 @@ def pilot(target: Target, position: Tensor, *, batch_size: int, seed: int, steps
         engine = Engine(LeimkuhlerMatthews(size), evaluate, position, generator, ceiling(target))
         length = max(16, math.ceil(min(steps, 4 / (size * slowest_mode(target)))))
         record = engine.run(length)
-        if bool(engine.alive.all()) or size < SMALLEST:
+        if bool(engine.alive.all()) or size <= SMALLEST:
             last = record[-length // 4 :, engine.alive.cpu().numpy(), 0]
             return engine.living(), float(last.mean()) if last.size else 0.0
         size /= 4
@@ -95,9 +94,10 @@ def sample(
     used.
 
     Minibatch noise of whitened trace N lifts λ̂ by about εN/8, so the largest step is chosen to keep that below a
-    fifth of the expected λ. It is chosen anew, and the batch with it, as chains spread: noise grows, and their own
-    means begin to tell what it does. Control variates at w* double a step's cost; they are used where they more than
-    halve N at the chains' own positions.
+    fifth of the expected λ, and halved while the measured spread between step sizes is larger. Where steps are long by
+    momentum they are chosen anew, and the batch with them, as chains spread: noise grows, and their own means begin to
+    tell what it does. Control variates at w* double a step's cost; they are used where they more than halve N at the
+    chains' own positions.
 
     Args:
         target: the posterior.
@@ -120,9 +120,12 @@ def sample(
 
     there = position
     use_control = 2 * noise_trace(controlled, there) < noise_trace(plain, there)
-    mean, each = (gradient, 2) if use_control else (None, 1)
-    evaluate = controlled if use_control else plain
-    pacing = Pacing(target, lambda samples: each * price(samples), budget, batch_size, grows)
+    mean, evaluate = (gradient, controlled) if use_control else (None, plain)
+
+    def paid(samples: int) -> float:
+        return (2 if use_control and samples < target.losses.land.n else 1) * price(samples)
+
+    pacing = Pacing(target, paid, budget, batch_size, grows)
     pacing.noise(noise_trace(evaluate, there), target.nbeta * guess)
     spent, most = 0.0, budget  # there is more to spend only where chains were lost late
     now = pacing.best()
@@ -143,7 +146,7 @@ def sample(
                     if not bool(engine.alive.all()):  # a round to its end would teach no more
                         pacing.lost(now, 2 if float(engine.alive.double().mean()) > 0.75 else 4)
                         better, most = pacing.best(), max(most, spent + LAST * budget)
-                        if better.size < SMALLEST:
+                        if better.size <= SMALLEST:
                             return _split(target, trace, engine, now.size, exhausted=True), now, use_control
                     elif now.persistence and trace.draws >= look and spent < (1 - LAST) * budget:
                         # Noise grows as chains spread, and steps that are long by momentum have gone far by then.
