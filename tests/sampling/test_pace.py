@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+import basinscope as bs
 from basins import quadratic
 from basinscope.measures.llc import llc
 from basinscope.measures.planting import plant
@@ -173,8 +174,6 @@ def test_chains_that_are_always_lost_give_no_number_and_end():
 
         def forward(self, x):
             return x @ self.weight / (self.weight.abs().sum() == 0)
-
-    import basinscope as bs
 
     x = torch.randn(600, 2, generator=torch.Generator().manual_seed(0))
     land = bs.Landscape(Cliff(), "gaussian", (x, torch.zeros(600)), sigma=1.0)

@@ -23,8 +23,8 @@ class EntropySGD(Optimizer):
         x  ← x − lr·γ·(x − μ)        or, as the authors run it,    x ← x − lr·(x − μ)
 
     and γ = γ₀(1 + γ₁)ᵗ grows from step to step (scoping): wide valleys first, then their bottom. The second form
-    keeps that growth out of the step length. With momentum m both loops move along v ← m·v + (what is in brackets
-    above); the inner loop's v starts at 0 in every step, the outer one's is kept.
+    keeps that growth out of the step length. With momentum m both loops move along v ← m·v + u, u being what they
+    move along without it; the inner loop's v starts at 0 in every step, the outer one's is kept.
 
     A step calls its closure L times; each call must draw the next batch, and leave its gradient in `.grad`. `norms`
     holds what the last step did: `direction` ‖x − μ‖ (times γ in the first form) and `update`, how far x moved.
@@ -102,7 +102,10 @@ class EntropySGD(Optimizer):
             raise InputError("Entropy-SGD needs a closure: its inner loop asks for the gradient L times a step")
         centres = [[parameter.clone() for parameter in group["params"]] for group in self.param_groups]
         means = [[parameter.clone() for parameter in group["params"]] for group in self.param_groups]
-        velocities = [[torch.zeros_like(parameter) for parameter in group["params"]] for group in self.param_groups]
+        velocities = [
+            [torch.zeros_like(parameter) for parameter in group["params"]] if group["momentum"] else []
+            for group in self.param_groups
+        ]
         losses = []
         for _ in range(self.inner_steps):
             with torch.enable_grad():
@@ -147,9 +150,10 @@ class EntropySGD(Optimizer):
         if group["weight_decay"]:
             torch._foreach_add_(force, parameters, alpha=group["weight_decay"])
         torch._foreach_add_(force, torch._foreach_sub(parameters, centre), alpha=gamma)
-        torch._foreach_mul_(velocity, group["momentum"])
-        torch._foreach_add_(velocity, force)
-        torch._foreach_add_(parameters, velocity, alpha=-rate)
+        if velocity:
+            torch._foreach_mul_(velocity, group["momentum"])
+            torch._foreach_add_(velocity, force)
+        torch._foreach_add_(parameters, velocity or force, alpha=-rate)
         if group["noise"]:
             kicks = [torch.empty_like(p).normal_(generator=self._generator) for p in parameters]
             torch._foreach_add_(parameters, kicks, alpha=math.sqrt(rate) * group["noise"])

@@ -103,9 +103,8 @@ def measured(population: Population, jobs: Sequence[Descent], data: DataSet, epo
     for m, step in population.diverged.items():
         rows[m] |= {"outcome": "diverged", "step": int(step)}
     sound = [m for m, row in enumerate(rows) if row["outcome"] == "finished"]
-    lands = {
-        m: base.at({name: stacked[m].to(base.device) for name, stacked in population.parameters.items()}) for m in sound
-    }
+    weights = population.parameters
+    lands = {m: base.at({name: stacked[m].to(base.device) for name, stacked in weights.items()}) for m in sound}
     together = _AT_ONCE.get(base.device.type, 4)
     for start in range(0, len(sound), together):
         part = sound[start : start + together]
