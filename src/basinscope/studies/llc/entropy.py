@@ -5,11 +5,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from ...curvature.precision import rounded_products
 from ...estimates import Estimate
 from ...landscape import Landscape, watanabe_nbeta
 from ...measures.llc import llc
@@ -83,9 +85,10 @@ def steps_at(epoch: int, job: Descent, data: DataSet) -> int:
 
 
 def trained(population: Population, epoch: int, job: Descent, data: DataSet) -> None:
-    """Train until the end of an epoch. The noise after each look has a seed of its own, so that a run that is cut
-    off and goes on ends in the same bits."""
-    with torch.random.fork_rng(devices=[device()] if device().type == "cuda" else []):
+    """Train until the end of an epoch, on a GPU with products rounded to TF32. The noise after each look has a seed of
+    its own, so that a run that is cut off and goes on ends in the same bits."""
+    cuda = device().type == "cuda"
+    with torch.random.fork_rng(devices=[device()] if cuda else []), rounded_products() if cuda else nullcontext():
         torch.manual_seed(1_000_003 * job.seed + population.step)
         population.train(steps_at(epoch, job, data), progress=False)
 
