@@ -24,8 +24,8 @@ import basinscope as bs
 from basinscope.sampling.chains import ChainLosses
 from basinscope.sampling.engine import Engine
 from basinscope.sampling.kernels import SGLD
+from basinscope.sampling.minibatches import minibatches
 from basinscope.sampling.target import Target, Whitening
-from basinscope.sampling.unadjusted import minibatches
 
 
 def mnist(folder: Path) -> tuple[Tensor, Tensor]:

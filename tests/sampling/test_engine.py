@@ -94,7 +94,10 @@ def test_a_diverging_chain_is_stopped_and_the_others_do_not_notice(name):
     assert dead[last:].all(), "dead for good"
     assert (record[:last, 2, EXCESS] < 1e3).all()
     assert torch.isfinite(broken.living()).all()
-    assert not broken.living()[2].any()
+    assert any(torch.equal(broken.living()[2], broken.position[c]) for c in others), "goes on from where one lives"
+    broken.alive[:] = False
+    assert not broken.living().any(), "or from w* where none does"
+    broken.alive[others] = True
     assert torch.equal(broken.living()[others], broken.position[others])
 
 

@@ -121,6 +121,15 @@ def test_persistence_leaves_positions_exact_at_a_large_step():
     agrees(variances(kernel, gaussian(), start(), steps=4000, burn=500), 1 / CURVATURES)
 
 
+def test_every_chain_may_have_a_persistence_of_its_own():
+    eps = 1.5 / STIFFEST
+    own = torch.linspace(0.0, 0.95, CHAINS, dtype=f64)
+    agrees(variances(LeimkuhlerMatthews(eps, own), gaussian(), start(), steps=4000, burn=500), 1 / CURVATURES)
+    same = LeimkuhlerMatthews(eps, torch.full((CHAINS,), 0.8, dtype=f64)), LeimkuhlerMatthews(eps, 0.8)
+    found = [variances(kernel, gaussian(), start(), steps=50, burn=0) for kernel in same]
+    torch.testing.assert_close(*found)
+
+
 def with_persistence(eps, kept, noise):
     """Variances of positions when every mode has gradient noise: the fixed point of their covariance with momenta."""
     h, found = math.sqrt(eps), []

@@ -11,6 +11,7 @@ from basins import quadratic
 from basinscope.measures.llc import llc
 from basinscope.measures.planting import plant
 from basinscope.sampling.chains import ChainLosses
+from basinscope.sampling.minibatches import evaluations
 from basinscope.sampling.pace import (
     LARGEST_STEP,
     TOLERATED_BIAS,
@@ -21,7 +22,6 @@ from basinscope.sampling.pace import (
     slowest_mode,
 )
 from basinscope.sampling.target import Target, Whitening
-from basinscope.sampling.unadjusted import evaluations
 
 N = 5000
 
@@ -33,7 +33,7 @@ def target(rest=0.01, gamma=1.0):
 
 
 def pacing(price=lambda samples: float(samples), budget=1e9, batch_size=500, grows=True):
-    return Pacing(target(), price, budget, batch_size, grows)
+    return Pacing(target(), lambda samples, chains: chains * price(samples), batch_size, grows, 1, budget)
 
 
 def test_momentum_makes_a_step_as_long_as_it_is_said_to_be():
@@ -42,6 +42,28 @@ def test_momentum_makes_a_step_as_long_as_it_is_said_to_be():
         assert float(kernel.step_size[0]) <= LARGEST_STEP + 1e-12
         spread = kernel.step_size * (1 + kernel.persistence) / (1 - kernel.persistence)
         assert spread.tolist() == pytest.approx([size, size / 4], rel=1e-6)
+
+
+def test_without_noise_smaller_steps_have_the_same_friction():
+    fractions = torch.tensor([1.0, 0.25])
+    quiet = Pace(1, 3.0, LARGEST_STEP, 1.0, noisy=False)
+    kernel = quiet.kernel(fractions)
+    assert kernel.step_size.tolist() == pytest.approx([LARGEST_STEP, LARGEST_STEP / 4])
+    friction = -kernel.persistence.log() / kernel.step_size.sqrt()
+    assert float(friction[0]) == pytest.approx(float(friction[1]), rel=1e-5)
+    assert float(kernel.persistence[0]) == pytest.approx(quiet.persistence, rel=1e-6)
+    # A slow mode relaxes at a rate of a/friction in time, √ε of which is a step.
+    assert quiet.relaxation(0.25, 0.01) == pytest.approx(2 * quiet.relaxation(1.0, 0.01))
+    noisy = quiet._replace(noisy=True)
+    assert noisy.relaxation(0.25, 0.01) == pytest.approx(4 * noisy.relaxation(1.0, 0.01))
+
+
+def test_fewer_chains_make_more_steps():
+    many = pacing(budget=4e5)
+    few = many.best()
+    many.go_on(30, 4e5)
+    assert many.best().price == pytest.approx(30 * few.price)
+    assert many.best().size < few.size, "fewer steps can relax fewer modes"
 
 
 def test_the_largest_step_damps_the_slowest_mode_critically():
@@ -53,6 +75,9 @@ def test_the_largest_step_damps_the_slowest_mode_critically():
     assert -math.log(kept) / h == pytest.approx(2 * math.sqrt(a), rel=1e-9)
     few = largest_step(slow, LARGEST_STEP, steps=200)
     assert LARGEST_STEP < few < most, "modes that a short run cannot relax ask for no momentum"
+    unstable = LARGEST_STEP / 100  # curvature is a hundred times what is known: slow modes may be as much slower
+    kept = Pace(1, largest_step(slow, unstable, 1e9), unstable, 1.0).persistence
+    assert -math.log(kept) / math.sqrt(unstable) == pytest.approx(2 * math.sqrt(a / 100), rel=1e-6)
     # without slow modes there is nothing that momentum is good for: ε_c is no more than a few ε
     assert largest_step(target(rest=1.0), LARGEST_STEP, 1e9) < 3 * LARGEST_STEP
 
@@ -68,6 +93,7 @@ def test_noise_limits_the_step():
     assert chosen.better(now) is None, "not worth starting again"
     chosen.noise(8000.0, energy=60.0, now=now, fraction=0.25)
     assert chosen.better(now) is None, "chains have shown no bias"
+    assert chosen.better(now, foreseen=True) == chosen.best(), "where they cannot, noise tells"
     chosen.noise(16.0, energy=60.0, now=now, fraction=0.25)
     assert chosen.better(now) == chosen.best(), "many times as fast"
 
@@ -143,6 +169,8 @@ def test_a_bias_that_is_no_straight_line_halves_the_step():
     assert noisy.best().size == pytest.approx(TOLERATED_BIAS * 50 / 100 / 2)
     quiet.bent(quiet.best())
     assert quiet.best().stable == LARGEST_STEP / 2
+    noisy.noise(trace=8.0, energy=50.0)
+    assert noisy.best().size == pytest.approx(TOLERATED_BIAS * 50 / 100 / 2), "whatever noise lets expect"
     noisy.seen((0.0, 0.0), noisy.best())
     assert noisy.best().size > 0
 

@@ -5,26 +5,29 @@ import numpy as np
 import pytest
 import torch
 
+import basinscope as bs
 from basins import quadratic
 from basinscope.measures.planting import plant
 from basinscope.sampling.calibration import Resolution
 from basinscope.sampling.chains import ChainLosses
 from basinscope.sampling.extrapolation import UNSEEN_BEND, extrapolated
 from basinscope.sampling.local import Sampler, Settings
+from basinscope.sampling.minibatches import gradient_noise, minibatches, noise_trace
 from basinscope.sampling.pace import LARGEST_STEP
 from basinscope.sampling.target import Target, Whitening
-from basinscope.sampling.unadjusted import minibatches, noise_trace
 
 SIZES = (0.4, 0.2, 0.1)
 
 
-def fit(values, errors=(0.1, 0.1, 0.1), unseen=0.0):
+def fit(values, errors=(0.1, 0.1, 0.1), unseen=0.0, noises=(0.0, 0.0, 0.0)):
     """`extrapolated` of runs whose means and standard errors are given."""
-    found = zip(SIZES, values, errors, strict=True)
+    found = zip(SIZES, values, errors, noises, strict=True)
 
-    def run(size, value, error):
+    def run(size, value, error, noise):
         told = (value, error, unseen)
-        return SimpleNamespace(step_size=size, excess_and_unseen=lambda control: told, profits=lambda most: True)
+        return SimpleNamespace(
+            step_size=size, excess_and_unseen=lambda control: told, profits=lambda most: True, noise=noise
+        )
 
     return extrapolated([run(*each) for each in found])
 
@@ -95,6 +98,17 @@ def test_what_no_chain_has_seen_is_missing_at_all_step_sizes():
     assert bent.value == pytest.approx(3.0), "a bend shows though each run's own error is far larger"
 
 
+def test_bias_is_extrapolated_in_the_noise_that_makes_it():
+    # Noise that goes with the loss: E = 3 + 2εE, so that E = 3/(1 − 2ε), far from a straight line in ε.
+    values = [3 / (1 - 2 * size) for size in SIZES]
+    found = fit(values, (0.01,) * 3, noises=[40 * value for value in values])
+    assert found.value == pytest.approx(3.0, abs=1e-6)
+    assert found.slope == pytest.approx(values[-1] / 3 - 1, abs=1e-6)
+    assert fit(values, (0.01,) * 3).value < 2.9, "in ε alone it is too low"
+    same = fit([3 + 5 * size for size in SIZES], noises=(7.0,) * 3)
+    assert same.value == pytest.approx(3.0, abs=1e-6), "noise that is the same everywhere changes nothing"
+
+
 def test_noise_trace_of_a_regression():
     # Minibatch gradients of a regression with residuals e, at w*: covariance nβ²/m · (1/n) Σ e² x xᵀ, exactly.
     land = quadratic([2.0, 0.5], n=400, noise=1.5, dtype=torch.float64)
@@ -126,6 +140,62 @@ def test_minibatches_are_fresh_and_repeat_with_the_seed():
     assert not torch.equal(first, second)
     assert len({tuple(row) for row in first.tolist()}) == 4, "every chain has samples of its own"
     assert torch.equal(gradients()[1], second)
+
+
+def test_noise_is_told_chain_by_chain():
+    """Three places of a model whose samples' gradients are 2w·(1 − x): noise goes with the square of the distance."""
+
+    class Scale(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.weight = torch.nn.Parameter(torch.zeros(1, dtype=torch.float64))
+
+        def forward(self, x):
+            return x.sqrt() * self.weight
+
+    x = torch.linspace(0.5, 1.5, 200, dtype=torch.float64)[:, None]
+    losses = ChainLosses(bs.Landscape(Scale(), "gaussian", (x, torch.zeros_like(x)), sigma=1.0))
+    target = Target(losses, 10.0, 1.0, Whitening.identity(losses.origin))
+    places = torch.tensor([[1.0], [2.0], [0.0]], dtype=torch.float64).repeat(2000, 1)
+    found = gradient_noise(minibatches(target, 5, torch.Generator().manual_seed(0), None), places)
+    exact = 100 * float(x.var(correction=0)) / 5
+    # 2,000 squares of nearly normal numbers each: relative standard error √(2/2000)
+    means = found.view(2000, 3).mean(0) / exact
+    assert means.tolist() == pytest.approx([1.0, 4.0, 0.0], rel=4 * math.sqrt(2 / 2000))
+
+
+class TestWarming:
+    """A third of the chains find the posterior of a network with slow modes, and the others start from there."""
+
+    def sampled(self, budget=12.0):
+        planted = plant((12, 7, 12), 6, 4000, seed=0)
+        settings = Settings(sampler="minibatch", budget=budget, seed=0)
+        texts = []
+        at = Resolution(4000 / math.log(4000), 6.0)
+        outcome = Sampler(planted.land, settings).run(at, lambda fraction, text: texts.append((fraction, text)))
+        return planted, at, outcome, texts
+
+    def test_all_step_sizes_are_in_equilibrium(self):
+        planted, at, outcome, texts = self.sampled()
+        assert any("first steps" in text for _, text in texts)
+        shares = [fraction for fraction, _ in texts]
+        assert shares == sorted(shares)
+        assert 0 < shares[0] < shares[-1] <= 1.05
+        for run in outcome.runs:
+            assert run.summary("virial").mean / planted.land.dimension > 0.95
+            assert run.noise > 0
+        exact = planted.at(at.nbeta, at.gamma)
+        assert at.nbeta * outcome.excess == pytest.approx(exact, abs=4 * at.nbeta * outcome.stderr)
+
+    def test_it_ends_with_its_budget(self):
+        _, _, _, texts = self.sampled(budget=1.0)
+        first = [fraction for fraction, text in texts if "first steps" in text]
+        assert max(first) < 0.75
+
+    def test_a_seed_repeats(self):
+        (_, _, one, _), (_, _, two, _) = self.sampled(2.0), self.sampled(2.0)
+        assert one.excess == two.excess
+        assert torch.equal(one.main.position, two.main.position)
 
 
 def test_chains_that_are_lost_make_it_start_again_with_smaller_steps():

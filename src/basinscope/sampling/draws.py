@@ -12,8 +12,9 @@ from .adjusted import ceiling, hamiltonian
 from .engine import Engine
 from .kernels.base import Kernel
 from .local import Outcome, Sampler
+from .minibatches import evaluations
 from .target import Evaluate
-from .unadjusted import FRACTIONS, evaluations
+from .unadjusted import FRACTIONS
 
 
 def draws(
@@ -22,7 +23,7 @@ def draws(
     """Displacements δ = w − w* (C, d) of all chains, `count` times, and which chains are alive (C,).
 
     The chains of `outcome` go on with the settings that they were tuned to; on minibatches all of them take the
-    smallest step. A dead chain stands at w*.
+    smallest step. A dead chain stands where one that lives is.
 
     Args:
         sampler: that gave the outcome.

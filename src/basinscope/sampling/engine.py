@@ -57,8 +57,12 @@ class Engine:
         return self._state.position
 
     def living(self) -> Tensor:
-        """Positions for chains to go on from: a dead chain takes the place of w*."""
-        return torch.where(self.alive[:, None], self.position, torch.zeros_like(self.position))
+        """Positions for chains to go on from: a dead chain takes the place of one that lives, or of w* if none does."""
+        living = self.alive.nonzero()[:, 0]
+        if len(living) == 0:
+            return torch.zeros_like(self.position)
+        own = torch.arange(len(self.alive), device=living.device)
+        return self.position[torch.where(self.alive, own, living[own % len(living)])]
 
     def use(self, kernel: Kernel) -> None:
         """Go on from the present state with other settings of the same kernel."""

@@ -32,12 +32,14 @@ def extrapolated(runs: list[Run]) -> Extrapolation:
     """Mean excess loss at step size zero, and its standard error.
 
     A weighted straight line through the runs' means against ε, or through those of the two smallest steps where the
-    largest lies off it by more than chance: far from w* it may be close to unstable. The error holds the Monte Carlo
-    error of the intercept, what the bend that was seen would make of it, and a fifth of the way from the smallest step
-    to zero, for bends too small to be seen. What no chain has seen is missing at all step sizes alike.
+    largest lies off it by more than chance: far from w* it may be close to unstable. Where gradients are noisy, ε is
+    multiplied by the noise where the run's chains are, relative to the smallest step's: noise is what makes the bias,
+    and chains with larger steps may be where there is more of it. The error holds the Monte Carlo error of the
+    intercept, what the bend that was seen would make of it, and a fifth of the way from the smallest step to zero, for
+    bends too small to be seen. What no chain has seen is missing at all step sizes alike.
     """
     control = use_virials(runs)
-    sizes = np.array([run.step_size for run in runs])
+    sizes = np.array([run.step_size * (run.noise / runs[-1].noise if runs[-1].noise else 1.0) for run in runs])
     found = zip(*(run.excess_and_unseen(control) for run in runs), strict=True)
     values, errors, unseen = (np.array(column) for column in found)
     errors = np.maximum(errors, 1e-6 * np.abs(values).max() + 1e-300)  # of one size, for the fit's sake

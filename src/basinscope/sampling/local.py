@@ -23,6 +23,7 @@ from .extrapolation import extrapolated
 from .pace import Pace
 from .runs import Run
 from .target import Target
+from .warming import pilot
 
 SAMPLERS = ("auto", "hmc", "minibatch", *plain.KERNELS)
 _POINTS = 6  # chain positions over which curvature is averaged
@@ -225,13 +226,11 @@ class Sampler:
         per_group = math.ceil((settings.chains or self._cost.affordable_chains(batch, 12, 24)) / groups)
         chains = groups * max(2, per_group)
 
-        def price(samples: int) -> float:
-            return self._cost.of(samples, chains)
-
+        least = self._cost.of(batch, chains)
         side = start is not None
-        budget = max((_FEWEST / 2 if side else _FEWEST) * price(batch), _MAIN * settings.budget / (3 if side else 1))
+        budget = max((_FEWEST / 2 if side else _FEWEST) * least, _MAIN * settings.budget / (3 if side else 1))
         if start is None:
-            target, position, guess = self._scouted(at, chains, batch, int(budget / price(batch)) // 8)
+            target, position, guess = self._scouted(at, chains, batch, int(budget / least) // 8)
         else:
             target, position = self._whitened(start.displacement, at)
             guess = start.excess
@@ -244,7 +243,7 @@ class Sampler:
             guess=guess,
             seed=settings.seed + 1,
             rtol=_SIDE_RTOL if side else settings.rtol,
-            price=price,
+            price=self._cost.of,
             budget=budget,
             relaxations=_RELAXATIONS / 2 if side else _RELAXATIONS,
             report=report,
@@ -257,9 +256,7 @@ class Sampler:
     def _scouted(self, at: Resolution, chains: int, batch: int, steps: int) -> tuple[Target, Tensor, float]:
         """A whitened target with chains that a pilot on minibatches has moved, and their mean excess loss."""
         target = self._target(at, self.geometry)
-        there, guess = unadjusted.pilot(
-            target, self._at_origin(chains), batch_size=batch, seed=self.settings.seed, steps=steps
-        )
+        there, guess = pilot(target, self._at_origin(chains), batch_size=batch, seed=self.settings.seed, steps=steps)
         return *self._whitened(target.whitening(there), at), guess
 
     def _plain(self, sampler: str, at: Resolution, report: Report) -> Outcome:

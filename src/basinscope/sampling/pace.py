@@ -30,12 +30,14 @@ class Pace(NamedTuple):
         size: the largest step ε_c.
         stable: ε of that step without its momentum, at most.
         price: of a step of all chains.
+        noisy: whether gradients are.
     """
 
     batch: int
     size: float
     stable: float
     price: float
+    noisy: bool = True
 
     @property
     def speed(self) -> float:
@@ -52,9 +54,15 @@ class Pace(NamedTuple):
         """Steps that spread as those of the sizes `size·fractions` do, by momentum where that is more than is stable.
 
         All have the same momentum, so that both biases, of noise ∝ ε_c and of discretization ∝ ε, are linear in the
-        fractions.
+        fractions. Without noise they have the same friction instead: slow modes of smaller steps then relax more slowly
+        only as their root, and discretization is all the bias there is.
         """
-        return LeimkuhlerMatthews(min(self.size, self.stable) * fractions, self.persistence)
+        kept = self.persistence if self.noisy else self.persistence ** fractions.sqrt()
+        return LeimkuhlerMatthews(min(self.size, self.stable) * fractions, kept)
+
+    def relaxation(self, fraction: float, curvature: float) -> float:
+        """Steps of that fraction in which a mode relaxes."""
+        return 1 / (self.size * (fraction if self.noisy else math.sqrt(fraction)) * curvature)
 
 
 def slowest_mode(target: Target) -> float:
@@ -64,9 +72,14 @@ def slowest_mode(target: Target) -> float:
 
 def largest_step(target: Target, stable: float, steps: float) -> float:
     """ε_c of steps of ε = `stable` with as much momentum as damps the slowest mode critically, or the slowest of those
-    that so many steps can relax."""
+    that so many steps can relax.
+
+    Where steps must be smaller than the known curvature says, that is not what chains meet, and slow modes may be as
+    much slower.
+    """
     h = math.sqrt(stable)
-    slow = min(1.0, max(math.sqrt(slowest_mode(target)), PERIODS / (h * max(1.0, steps))))
+    slowest = slowest_mode(target) * min(1.0, stable / LARGEST_STEP)
+    slow = min(1.0, max(math.sqrt(slowest), PERIODS / (h * max(1.0, steps))))
     kept = math.exp(-2 * h * slow)
     return stable * (1 + kept) / (1 - kept)
 
@@ -90,18 +103,24 @@ class Pacing:
 
     Args:
         target: the posterior.
-        price: of a step of all chains on so many samples each.
-        budget: what may be spent.
+        price: of a step on so many samples of so many chains.
         batch_size: samples of a batch, at least.
         grows: whether there may be more.
+        chains, budget: as for `go_on`.
     """
 
     def __init__(
-        self, target: Target, price: Callable[[int], float], budget: float, batch_size: int, grows: bool
+        self,
+        target: Target,
+        price: Callable[[int, int], float],
+        batch_size: int,
+        grows: bool,
+        chains: int,
+        budget: float,
     ) -> None:
         self._target = target
         self._price = price
-        self._budget = budget
+        self.go_on(chains, budget)
         self._least = batch_size
         self._n = target.losses.land.n
         self._batches = [batch_size]
@@ -113,6 +132,12 @@ class Pacing:
         # Tolerable steps with batches of the least size: by the noise of gradients, and by what chains have shown.
         self._foreseen = math.inf
         self._seen = (0.0, math.inf)
+        self._most = math.inf  # what proved too large, halved, whatever else is known
+
+    def go_on(self, chains: int, budget: float) -> None:
+        """Take note of how many chains there are now, and what they may spend."""
+        self._chains = chains
+        self._budget = budget
 
     def noise(self, trace: float, energy: float, now: Pace | None = None, fraction: float = 0.0) -> None:
         """Take note of gradient noise where chains, with a fraction of the present step, have that nβ·excess."""
@@ -140,7 +165,7 @@ class Pacing:
             self._stable = min(now.size, self._stable) / 2
 
     def _tolerate(self, now: Pace, size: float) -> None:
-        self._foreseen = size * self._least / now.batch
+        self._most = size * self._least / now.batch
         self._seen = (0.0, math.inf)
 
     def best(self) -> Pace:
@@ -149,19 +174,20 @@ class Pacing:
         most = max(pace.speed for pace in found)
         return next(pace for pace in found if ENOUGH * pace.speed >= most)
 
-    def better(self, now: Pace) -> Pace | None:
+    def better(self, now: Pace, foreseen: bool = False) -> Pace | None:
         """What to start again with, if anything: where chains show the present step to be much too large, or where
-        another pace is much faster."""
+        another pace is much faster. Where they cannot show it, what is `foreseen` counts."""
         best = self.best()
-        too_large = now.batch < self._n and WORTH * self._seen[1] * now.batch / self._least < now.size
+        tolerable = self._foreseen if foreseen else self._seen[1]
+        too_large = now.batch < self._n and WORTH * tolerable * now.batch / self._least < now.size
         return best if too_large or best.speed > WORTH * now.speed else None
 
     def _pace(self, batch: int) -> Pace:
         size = self._largest(batch)
         if batch < self._n:
             low, high = self._seen
-            size = min(size, max(low, min(high, self._foreseen)) * batch / self._least)
-        return Pace(batch, max(size, SMALLEST), self._stable, self._price(batch))
+            size = min(size, min(self._most, max(low, min(high, self._foreseen))) * batch / self._least)
+        return Pace(batch, max(size, SMALLEST), self._stable, self._price(batch, self._chains), batch < self._n)
 
     def _largest(self, batch: int) -> float:
-        return largest_step(self._target, self._stable, self._budget / self._price(batch))
+        return largest_step(self._target, self._stable, self._budget / self._price(batch, self._chains))

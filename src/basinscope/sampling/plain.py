@@ -12,10 +12,10 @@ from .calibration import Geometry, Resolution
 from .chains import ChainLosses
 from .engine import Engine
 from .kernels import BAOAB, MALA, SGLD, SGNHT, Kernel, LeimkuhlerMatthews, RMSPropSGLD
+from .minibatches import minibatches
 from .runs import Run
 from .target import Target, Whitening
 from .trace import Trace
-from .unadjusted import minibatches
 
 KERNELS = ("sgld", "rmsprop-sgld", "leimkuhler-matthews", "baoab", "sgnht", "mala")
 

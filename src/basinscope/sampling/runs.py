@@ -33,6 +33,7 @@ class Run:
     interrupted: bool = False
     exhausted: bool = False  # the budget ended before the standard error target was met
     discard: float = 0.5  # fraction of the run that is burn-in
+    noise: float = 0.0  # mean trace of the covariance of its gradients, whitened
 
     def summary(self, name: str = "excess") -> Summary:
         """Mean, standard error, ESS and R̂ of a statistic over the living chains, without burn-in."""

@@ -13,66 +13,17 @@ from ..progress import Report
 from .adjusted import ceiling
 from .engine import Engine
 from .extrapolation import UNSEEN_BEND, extrapolated, use_virials
-from .kernels import LeimkuhlerMatthews
+from .minibatches import evaluations, gradient_noise, noise_trace
 from .pace import SMALLEST, TOLERATED_BIAS, Pace, Pacing, seen_steps, slowest_mode
 from .runs import Run, below_zero
-from .target import Evaluate, Evaluation, Target
+from .target import Target
 from .trace import Trace
+from .warming import BLOCK, gentler, warmed
 
 FRACTIONS = (1.0, 0.5, 0.25)  # of the largest step size
-BLOCK = 64  # steps between two looks at the chains
-PILOT_STEP = 0.5
-LAST = 0.5  # of the budget, that steps which were chosen last get at least
+WARM = 0.6  # of the budget, at most, for finding the posterior
+LAST = 0.5  # of the rest, that steps which were chosen last get at least
 TELLING = 256  # steps from which on the chains' own means tell of the bias of their steps
-
-
-def minibatches(target: Target, batch_size: int, generator: torch.Generator, mean: Tensor | None) -> Evaluate:
-    """Evaluations on fresh samples for every chain and call; `mean` = g_n(w*) switches control variates on."""
-
-    def evaluate(position: Tensor) -> Evaluation:
-        indices = torch.randint(
-            target.losses.land.n, (len(position), batch_size), generator=generator, device=position.device
-        )
-        if mean is None:
-            return target.minibatch(position, indices)
-        return target.controlled(position, indices, mean)
-
-    return evaluate
-
-
-def evaluations(target: Target, batch_size: int, generator: torch.Generator, mean: Tensor | None) -> Evaluate:
-    """As `minibatches`; with as many samples as there are, on all of them."""
-    if batch_size >= target.losses.land.n:
-        return target.full
-    return minibatches(target, batch_size, generator, mean)
-
-
-def noise_trace(evaluate: Evaluate, position: Tensor, repeats: int = 4) -> float:
-    """Tr of the covariance of the whitened minibatch gradient, from pairs of independent minibatches."""
-    halves = [
-        (evaluate(position).gradient - evaluate(position).gradient).double().square().sum(1).mean() / 2
-        for _ in range(repeats)
-    ]
-    return float(torch.stack(halves).mean())
-
-
-def pilot(target: Target, position: Tensor, *, batch_size: int, seed: int, steps: int) -> tuple[Tensor, float]:
-    """Where chains from `position` are after at most `steps` steps, and their mean excess loss in the last quarter.
-
-    The step size is divided by 4 while chains diverge. Chains must leave w* before anything is measured: gradient
-    noise is smallest there, and curvature not typical.
-    """
-    generator = torch.Generator(position.device).manual_seed(seed)
-    evaluate = evaluations(target, batch_size, generator, None)
-    size = PILOT_STEP
-    while True:
-        engine = Engine(LeimkuhlerMatthews(size), evaluate, position, generator, ceiling(target))
-        length = max(16, math.ceil(min(steps, 4 / (size * slowest_mode(target)))))
-        record = engine.run(length)
-        if bool(engine.alive.all()) or size <= SMALLEST:
-            last = record[-length // 4 :, engine.alive.cpu().numpy(), 0]
-            return engine.living(), float(last.mean()) if last.size else 0.0
-        size /= 4
 
 
 def sample(
@@ -85,13 +36,16 @@ def sample(
     guess: float,
     seed: int,
     rtol: float,
-    price: Callable[[int], float],
+    price: Callable[[int, int], float],
     budget: float,
     relaxations: float,
     report: Report,
 ) -> tuple[list[Run], Pace, bool]:
     """One run per step size of `FRACTIONS`, all chains in one batch; their pace, and whether control variates were
     used.
+
+    First a third of the chains find the posterior by the largest step. Then others join them there, for the smaller
+    steps: on their own they would be slower to find it, and their means too low beside those of the largest.
 
     Minibatch noise of whitened trace N lifts λ̂ by about εN/8, so the largest step is chosen to keep that below a
     fifth of the expected λ, and halved while the measured spread between step sizes is larger. Where steps are long by
@@ -108,9 +62,10 @@ def sample(
         guess: of the mean excess loss.
         seed: of all random numbers.
         rtol: wanted relative standard error of the extrapolation.
-        price: of a step of all chains on so many samples each.
+        price: of a step on so many samples each of so many chains.
         budget: what may be spent.
-        relaxations: length of the first round in units of 1/(εa), a the slowest mode's curvature, ε the smallest step.
+        relaxations: of the slowest mode at least, before chains count as having found the posterior, and of the
+            smallest step in the first round.
         report: progress.
     """
     generator = torch.Generator(position.device).manual_seed(seed)
@@ -118,22 +73,29 @@ def sample(
     group = len(position) // len(FRACTIONS)
     fractions = torch.tensor(FRACTIONS, device=position.device).repeat_interleave(group)
 
-    there = position
+    there = position[:group]
     use_control = 2 * noise_trace(controlled, there) < noise_trace(plain, there)
     mean, evaluate = (gradient, controlled) if use_control else (None, plain)
 
-    def paid(samples: int) -> float:
-        return (2 if use_control and samples < target.losses.land.n else 1) * price(samples)
+    def paid(samples: int, chains: int) -> float:
+        return (2 if use_control and samples < target.losses.land.n else 1) * price(samples, chains)
 
-    pacing = Pacing(target, paid, budget, batch_size, grows)
+    pacing = Pacing(target, paid, batch_size, grows, group, WARM * budget)
     pacing.noise(noise_trace(evaluate, there), target.nbeta * guess)
-    spent, most = 0.0, budget  # there is more to spend only where chains were lost late
+    there, spent = warmed(
+        target, there, pacing, generator=generator, mean=mean, budget=WARM * budget, relaxations=relaxations,
+        report=lambda share, text: report(WARM * share, text),
+    )  # fmt: skip
+    there = there.repeat(len(FRACTIONS), 1)
+    budget, spent = budget - spent, 0.0
+    pacing.go_on(len(there), budget)
+    most = budget  # there is more to spend only where chains were lost late
     now = pacing.best()
     while True:
         evaluate = evaluations(target, now.batch, generator, mean)
         engine = Engine(now.kernel(fractions), evaluate, there, generator, ceiling(target), target.soft_virial)
-        trace = Trace(len(position))
-        goal = math.ceil(relaxations / (now.size * FRACTIONS[-1] * slowest_mode(target)))
+        trace, noises = Trace(len(there)), list[Tensor]()
+        goal = math.ceil(relaxations * now.relaxation(FRACTIONS[-1], slowest_mode(target)))
         look, better = BLOCK, None
         try:
             while better is None:
@@ -142,22 +104,26 @@ def sample(
                     block = engine.run(min(BLOCK, goal - trace.draws))
                     trace.append(block)
                     spent += now.price * len(block)
-                    report(spent / most, f"{trace.draws} steps of size {now.size:.3g} on {now.batch} samples")
+                    share = WARM + (1 - WARM) * spent / most
+                    report(share, f"{trace.draws} steps of size {now.size:.3g} on {now.batch} samples")
+                    if now.noisy:
+                        noises.append(gradient_noise(evaluate, engine.position))
+                        spent += 2 * now.price
                     if not bool(engine.alive.all()):  # a round to its end would teach no more
-                        pacing.lost(now, 2 if float(engine.alive.double().mean()) > 0.75 else 4)
-                        better, most = pacing.best(), max(most, spent + LAST * budget)
+                        better, most = gentler(pacing, now, engine), max(most, spent + LAST * budget)
                         if better.size <= SMALLEST:
-                            return _split(target, trace, engine, now.size, exhausted=True), now, use_control
+                            return _split(target, trace, engine, now, noises, exhausted=True), now, use_control
                     elif now.persistence and trace.draws >= look and spent < (1 - LAST) * budget:
-                        # Noise grows as chains spread, and steps that are long by momentum have gone far by then.
                         look *= 2
-                        finest = target.nbeta * float(block[:, -group:, 0].mean())
-                        pacing.noise(noise_trace(evaluate, engine.position[-group:]), finest, now, FRACTIONS[-1])
+                        if noises:
+                            seen = float(torch.stack(noises[len(noises) // 2 :])[:, -group:].mean())
+                            finest = target.nbeta * float(block[:, -group:, 0].mean())
+                            pacing.noise(seen, finest, now, FRACTIONS[-1])
                         if trace.draws >= TELLING:
-                            pacing.seen(seen_steps(_split(target, trace, engine, now.size)), now)
+                            pacing.seen(seen_steps(_split(target, trace, engine, now, noises)), now)
                         better = pacing.better(now)
                 if better is None:
-                    runs = _split(target, trace, engine, now.size, exhausted=spent >= most)
+                    runs = _split(target, trace, engine, now, noises, exhausted=spent >= most)
                     if spent >= most or _settled(runs, rtol) or all(map(below_zero, runs)):
                         return runs, now, use_control
                     if _spread(runs) > 2 * TOLERATED_BIAS and spent < (1 - LAST / 2) * budget:
@@ -167,21 +133,30 @@ def sample(
         except KeyboardInterrupt:
             if trace.draws < BLOCK:
                 raise
-            return _split(target, trace, engine, now.size, interrupted=True, exhausted=True), now, use_control
+            return _split(target, trace, engine, now, noises, True, exhausted=True), now, use_control
         there, now = engine.living(), better
 
 
 def _split(
-    target: Target, trace: Trace, engine: Engine, size: float, *, interrupted: bool = False, exhausted: bool = False
+    target: Target,
+    trace: Trace,
+    engine: Engine,
+    now: Pace,
+    noises: list[Tensor],
+    interrupted: bool = False,
+    exhausted: bool = False,
 ) -> list[Run]:
     alive = engine.alive.cpu().numpy()
     group = len(alive) // len(FRACTIONS)
     there = engine.living()
+    kept = torch.stack(noises[len(noises) // 2 :]).mean(0).cpu().numpy() if noises else np.zeros(len(alive))
     runs = []
     for number, fraction in enumerate(FRACTIONS):
         own = np.zeros_like(alive)
         own[number * group : (number + 1) * group] = True
-        runs.append(Run(target, trace, alive & own, there, size * fraction, {}, interrupted, exhausted))
+        own &= alive
+        noise = float(kept[own].mean()) if own.any() else 0.0
+        runs.append(Run(target, trace, own, there, now.size * fraction, {}, interrupted, exhausted, noise=noise))
     return runs
 
 

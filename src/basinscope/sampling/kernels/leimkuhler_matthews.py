@@ -35,7 +35,7 @@ class LeimkuhlerMatthews:
     """
 
     step_size: Tensor | float
-    persistence: float = 0.0
+    persistence: Tensor | float = 0.0
 
     def init(self, position: Tensor, evaluate: Evaluate, random: Random) -> State:
         return State(position, random.normal(position))
@@ -45,7 +45,10 @@ class LeimkuhlerMatthews:
         h = column(self.step_size, state.position).sqrt()
         pushed = torch.addcmul(state.momentum, here.gradient, -h)
         momentum = random.normal(state.position)
-        if self.persistence:
+        if isinstance(self.persistence, Tensor):
+            kept = column(self.persistence, state.position)
+            momentum.mul_((1 - kept.square()).sqrt()).addcmul_(pushed, kept)
+        elif self.persistence:
             momentum.mul_(math.sqrt(1 - self.persistence**2)).add_(pushed, alpha=self.persistence)
         moved = torch.addcmul(state.position, pushed.add_(momentum), 0.5 * h)
         return State(moved, momentum), Draw(state.position, here, always(moved))

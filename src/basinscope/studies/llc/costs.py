@@ -12,8 +12,8 @@ from ...sampling.calibration import Resolution, resolution
 from ...sampling.chains import ChainLosses
 from ...sampling.engine import Engine
 from ...sampling.kernels import SGLD
+from ...sampling.minibatches import minibatches
 from ...sampling.target import Target, Whitening
-from ...sampling.unadjusted import minibatches
 from .cases import timed_network
 from .plan import Timing
 

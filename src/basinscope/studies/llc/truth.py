@@ -17,6 +17,7 @@ from .plan import Truth, size_of
 
 Row = dict[str, Any]
 PUBLISHED_GAMMA = 1.0
+MINIBATCH_BUDGET = 60.0  # nominal seconds at least, the default of `bs.llc`: a batch has more samples than all data here
 PUBLISHED_CHAINS = 2  # the published code has one; the second gives a standard error
 
 
@@ -58,9 +59,11 @@ def stiff_landscape(job: Truth, net: nn.Sequential, samples: int) -> Landscape:
 
 def _calibrated(job: Truth, net: nn.Sequential, method: str) -> Estimate:
     """Nothing is chosen but γ, by one rule for all networks: sampler, step sizes and lengths come by themselves."""
-    sampler, samples = ("minibatch", job.minibatch_samples) if method == "minibatch" else ("auto", job.widths[0])
+    sampler, samples, budget = "auto", job.widths[0], job.budget
+    if method == "minibatch":
+        sampler, samples, budget = method, job.minibatch_samples, max(budget, MINIBATCH_BUDGET)
     land = stiff_landscape(job, net, samples)
-    return llc(land, gamma=job.gamma, sampler=sampler, budget=job.budget, seed=job.seed, progress=False)
+    return llc(land, gamma=job.gamma, sampler=sampler, budget=budget, seed=job.seed, progress=False)
 
 
 def _published(job: Truth, land: Any) -> Estimate:
