@@ -180,7 +180,7 @@ def _nearest(values: Any, wanted: float) -> float:
 
 def figure_entropy(table: pd.DataFrame) -> Any:
     """λ̂ of either optimizer against the training loss, moment by moment, and of every network at the end."""
-    names = {"llc_paper": "λ̂ at the end, paper's settings", "llc": "λ̂ at the end, calibrated"}
+    names = {"llc_paper": "λ̂ at the end, paper's settings", "llc": "λ̂ at the end, calibrated (hollow: doubtful)"}
     ends = table[table["epoch"] == table["epoch"].max()]
     present = [name for name in names if name in ends and ends[name].notna().any()]
     drawn, axes = panels(1 + len(present), 3, 3.8, 3.2)
@@ -198,8 +198,13 @@ def figure_entropy(table: pd.DataFrame) -> Any:
     for name, axis in zip(present, axes[1:], strict=True):
         for place, (kind, _, ink) in enumerate(kinds):
             own = ends[(ends["optimizer"] == kind) & ends[name].notna()]
-            spread = [place + 0.25 * (((7 * seed) % 11) / 11 - 0.5) for seed in own["seed"]]
-            axis.plot(spread, own[name], "o", color=ink, markersize=3, alpha=0.5)
+            spread = [place + 0.35 * (((7 * seed) % 11) / 11 - 0.5) for seed in own["seed"]]
+            if name == "llc":  # few, and each with an error that matters
+                axis.errorbar(spread, own[name], 1.96 * own["llc_stderr"], fmt="none", ecolor=ink, elinewidth=0.8)
+                fills = [ink if verdict == "ok" else "white" for verdict in own["llc_verdict"]]
+                axis.scatter(spread, own[name], s=16, facecolors=fills, edgecolors=ink, zorder=3)
+            else:
+                axis.plot(spread, own[name], "o", color=ink, markersize=3, alpha=0.5)
             if len(own):
                 axis.plot([place - 0.25, place + 0.25], [own[name].mean()] * 2, color=ink, linewidth=2)
         axis.set_xticks([0, 1], [name for _, name, _ in kinds])

@@ -46,7 +46,7 @@ class Plan:
             resolution is. Far from w* the factors have singular values of some truth_gamma^(−½), so that the steepest
             directions of L layers are T = truth_stiffness·truth_gamma^(1−L) times as steep as the localiser.
         truth_minibatch: how many networks of each of the decades are also measured on minibatches alone.
-        truth_budgets: nominal seconds of sampling for each of the decades.
+        truth_budgets: nominal seconds of sampling for each of the decades; on minibatches alone 60 at least.
         published_samples, published_draws: of the published chain; draws for each of the decades.
         published_batch: samples of its batches.
         rungs: values of nβ of the ladders; the real network's end at n/log n, as many decades below.

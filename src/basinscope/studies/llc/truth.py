@@ -17,7 +17,7 @@ from .plan import Truth, size_of
 
 Row = dict[str, Any]
 PUBLISHED_GAMMA = 1.0
-MINIBATCH_BUDGET = 60.0  # nominal seconds at least, the default of `bs.llc`: a batch has more samples than all data here
+MINIBATCH_BUDGET = 60.0  # nominal seconds at least, as `bs.llc` has by default: batches are larger than all data here
 PUBLISHED_CHAINS = 2  # the published code has one; the second gives a standard error
 
 
