@@ -72,7 +72,7 @@ def selftest(
         >>> _ = torch.manual_seed(0)
         >>> net = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.Tanh(), torch.nn.Linear(4, 1))
         >>> land = bs.Landscape(net, "mse", (x, x.sum(1, keepdim=True)))
-        >>> tried = bs.selftest(land, gamma=1.0, budget=5, progress=False)
+        >>> tried = bs.selftest(land, gamma=1.0, budget=10, progress=False)
         >>> tried.verdict, tried.diagnostics["widths"], tried.diagnostics["exact"]
         ('ok', [3, 4, 1], 1.5)
     """

@@ -112,7 +112,8 @@ def _advanced(update: Due, root: Tensor, basis: Tensor) -> LowRank:
     smallest = (update.delta * root.amax(-1)).clamp_min(update.epsilon)
     spectrum = (root - floor[..., None]).maximum(smallest[..., None])
     return LowRank(
-        torch.where(finite[..., None, None], basis.to(state.basis.dtype), state.basis),
+        # Laid out as it comes back from a checkpoint: on some processors products round by how matrices lie in memory.
+        torch.where(finite[..., None, None], basis.to(state.basis.dtype), state.basis).contiguous(),
         torch.where(finite[..., None], spectrum, state.spectrum),
         torch.where(finite, floor.maximum(smallest), state.floor),
     )
