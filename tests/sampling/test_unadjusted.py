@@ -143,7 +143,7 @@ def test_minibatches_are_fresh_and_repeat_with_the_seed():
 
 
 def test_noise_is_told_chain_by_chain():
-    """Three places of a model whose samples' gradients are 2w·(1 − x): noise goes with the square of the distance."""
+    """Three places of a model with the gradients xw: their variance is w² times that of x."""
 
     class Scale(torch.nn.Module):
         def __init__(self):

@@ -9,9 +9,8 @@ from training_cases import OPTIMIZERS, data, network
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 
 
-@pytest.mark.parametrize(
-    "name", [name for name in OPTIMIZERS if not name.startswith("entropy")]
-)  # its noise is another on a GPU
+# Entropy-SGD is left out: its noise is another on a GPU.
+@pytest.mark.parametrize("name", [name for name in OPTIMIZERS if not name.startswith("entropy")])
 def test_as_on_the_cpu(name):
     runs = [
         train(network(torch.float64, dropout=0.0).to(device), data(), OPTIMIZERS[name], steps=12, batch_size=8,

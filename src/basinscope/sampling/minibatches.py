@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
@@ -34,6 +36,11 @@ def gradient_noise(evaluate: Evaluate, position: Tensor) -> Tensor:
     independent minibatches."""
     away = evaluate(position).gradient.sub_(evaluate(position).gradient)
     return torch.linalg.vector_norm(away, dim=1, dtype=torch.float64).square() / 2
+
+
+def later(noises: Sequence[Tensor]) -> Tensor:
+    """The second half of what `gradient_noise` told on the way, (looks, C): chains go where there is more of it."""
+    return torch.stack(list(noises[len(noises) // 2 :]))
 
 
 def noise_trace(evaluate: Evaluate, position: Tensor, repeats: int = 4) -> float:

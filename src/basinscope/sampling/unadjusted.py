@@ -13,7 +13,7 @@ from ..progress import Report
 from .adjusted import ceiling
 from .engine import Engine
 from .extrapolation import UNSEEN_BEND, extrapolated, use_virials
-from .minibatches import evaluations, gradient_noise, noise_trace
+from .minibatches import evaluations, gradient_noise, later, noise_trace
 from .pace import SMALLEST, TOLERATED_BIAS, Pace, Pacing, seen_steps, slowest_mode
 from .runs import Run, below_zero
 from .target import Target
@@ -116,7 +116,7 @@ def sample(
                     elif now.persistence and trace.draws >= look and spent < (1 - LAST) * budget:
                         look *= 2
                         if noises:
-                            seen = float(torch.stack(noises[len(noises) // 2 :])[:, -group:].mean())
+                            seen = float(later(noises)[:, -group:].mean())
                             finest = target.nbeta * float(block[:, -group:, 0].mean())
                             pacing.noise(seen, finest, now, FRACTIONS[-1])
                         if trace.draws >= TELLING:
@@ -133,7 +133,8 @@ def sample(
         except KeyboardInterrupt:
             if trace.draws < BLOCK:
                 raise
-            return _split(target, trace, engine, now, noises, True, exhausted=True), now, use_control
+            runs = _split(target, trace, engine, now, noises, interrupted=True, exhausted=True)
+            return runs, now, use_control
         there, now = engine.living(), better
 
 
@@ -143,13 +144,14 @@ def _split(
     engine: Engine,
     now: Pace,
     noises: list[Tensor],
+    *,
     interrupted: bool = False,
     exhausted: bool = False,
 ) -> list[Run]:
     alive = engine.alive.cpu().numpy()
     group = len(alive) // len(FRACTIONS)
     there = engine.living()
-    kept = torch.stack(noises[len(noises) // 2 :]).mean(0).cpu().numpy() if noises else np.zeros(len(alive))
+    kept = later(noises).mean(0).cpu().numpy() if noises else np.zeros(len(alive))
     runs = []
     for number, fraction in enumerate(FRACTIONS):
         own = np.zeros_like(alive)

@@ -11,7 +11,7 @@ from ..progress import Report
 from .adjusted import ceiling
 from .engine import Engine
 from .kernels import LeimkuhlerMatthews
-from .minibatches import evaluations, gradient_noise
+from .minibatches import evaluations, gradient_noise, later
 from .pace import SMALLEST, Pace, Pacing, slowest_mode
 from .target import Target
 from .trace import STATISTICS
@@ -91,7 +91,7 @@ def warmed(
             if now.persistence and steps >= look:
                 look *= 2
                 if noises:
-                    seen = float(torch.cat(noises[len(noises) // 2 :]).mean())
+                    seen = float(later(noises).mean())
                     pacing.noise(seen, target.nbeta * float(block[..., 0].mean()), now, 1.0)
                 better = pacing.better(now, foreseen=True)
         position = engine.living()

@@ -327,18 +327,25 @@ def label(unit: Sequence[Any]) -> str:
     return f"{job.part}-{told[job.part]()}"
 
 
+def minibatch_budget(job: Truth) -> float:
+    """Nominal seconds on minibatches alone: those that `bs.llc` has by default at least, because a batch has more
+    samples there than there are in all elsewhere."""
+    return max(job.budget, 60.0)
+
+
 def cost(job: Any) -> float:
     """Seconds on an H200, roughly."""
     if job.part == "truth":
-        size = size_of(job.widths)
-        return 6.0 + (2.2 if job.minibatch_samples else 1.2) * job.budget + job.draws * (1.2e-4 + 1.2e-10 * size)
+        size, once_more = size_of(job.widths), minibatch_budget(job) if job.minibatch_samples else 0.0
+        return 6.0 + 1.2 * job.budget + once_more + job.draws * (1.2e-4 + 1.2e-10 * size)
     if job.part == "resolution":
         return 4.0 + len(job.rungs) * job.budget * 0.8
     if job.part == "atlas":
         cells = len(job.factors) ** 2 if job.batch_size == job.calibrated_batch else 0
         return 10.0 + max(job.lengths) * 1e-3 + cells * job.budget
     if job.part == "entropy":
-        return 2.0 + 0.3 * len(job.looks) + 0.012 * job.looks[-1] + (1.2 * job.budget + 2.0 if job.full else 0.0)
+        epoch = 0.007 if job.optimizer == "sgd" else 0.022
+        return 0.6 + 0.15 * len(job.looks) + epoch * job.looks[-1] + (1.2 * job.budget + 2.0 if job.full else 0.0)
     if job.part == "beyond":
         times, each = _BEYOND[job.case]
         return 20.0 + each * times.get(job.view, job.moments + 1)

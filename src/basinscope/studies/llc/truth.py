@@ -13,11 +13,10 @@ from ...exact import deep_linear
 from ...landscape import Landscape, watanabe_nbeta
 from ...measures.llc import llc
 from .cases import linear_landscape, linear_network
-from .plan import Truth, size_of
+from .plan import Truth, minibatch_budget, size_of
 
 Row = dict[str, Any]
 PUBLISHED_GAMMA = 1.0
-MINIBATCH_BUDGET = 60.0  # nominal seconds at least, as `bs.llc` has by default: batches are larger than all data here
 PUBLISHED_CHAINS = 2  # the published code has one; the second gives a standard error
 
 
@@ -61,7 +60,7 @@ def _calibrated(job: Truth, net: nn.Sequential, method: str) -> Estimate:
     """Nothing is chosen but γ, by one rule for all networks: sampler, step sizes and lengths come by themselves."""
     sampler, samples, budget = "auto", job.widths[0], job.budget
     if method == "minibatch":
-        sampler, samples, budget = method, job.minibatch_samples, max(budget, MINIBATCH_BUDGET)
+        sampler, samples, budget = method, job.minibatch_samples, minibatch_budget(job)
     land = stiff_landscape(job, net, samples)
     return llc(land, gamma=job.gamma, sampler=sampler, budget=budget, seed=job.seed, progress=False)
 
