@@ -57,8 +57,10 @@ def _from_package(place: str) -> ModuleType:
 
 
 def _from_file(path: Path) -> ModuleType:
-    """The module in a file, under a name of its own."""
+    """The module in a file: by its name in the package that it is part of, else under a name of its own."""
     path = path.resolve()
+    if path.is_file() and (path.parent / "__init__.py").is_file():
+        return _from_package_file(path)
     name = f"basinscope_file_{path.stem}_{hashlib.sha256(str(path).encode()).hexdigest()[:8]}"
     if name in sys.modules:
         return sys.modules[name]
@@ -74,4 +76,19 @@ def _from_file(path: Path) -> ModuleType:
     except BaseException:
         del sys.modules[name]
         raise
+    return module
+
+
+def _from_package_file(path: Path) -> ModuleType:
+    """The module in a file of a package, whose root is the first folder above without an `__init__.py`."""
+    root = next(folder for folder in path.parents if not (folder / "__init__.py").is_file())
+    if str(root) not in sys.path:
+        sys.path.insert(0, str(root))
+    name = ".".join(path.relative_to(root).with_suffix("").parts)
+    module = _from_package(name)
+    if module.__file__ is None or Path(module.__file__).resolve() != path:
+        raise InputError(
+            f"{str(path)!r} is module {name!r} of its package, but that name is taken by {module.__file__!r} — rename "
+            f"the folder {name.partition('.')[0]!r}"
+        )
     return module

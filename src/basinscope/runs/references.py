@@ -1,4 +1,4 @@
-"""From a text to a study: `package.module:name`, `file.py:name` or `file.yaml`."""
+"""From a text to a study: a folder, `package.module:name`, `file.py:name` or `file.yaml`."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from .settings import number_from_exponent, validated
 from .study import Study
 from .sweep import Sweep
 
+_FILE = "study.py"
 _SWEEP = "sweep:"  # a sweep's declaration itself, as JSON: workers need no file
 
 
@@ -63,7 +64,10 @@ class Declaration(BaseModel):
 
 
 def find(text: str, catalogue: Mapping[str, str] | None = None) -> Named:
-    """The study that `text` names: one of the catalogue's names, a reference, or a YAML file.
+    """The study that `text` names: one of the catalogue's names, a folder, a reference, or a YAML file.
+
+    A folder holds the study as `STUDY` in its file `study.py`; that may import its neighbours and, where folders above
+    have an `__init__.py`, what is there.
 
     Examples:
         >>> find("flatnes", {"flatness": "basinscope.studies.flatness:STUDY"})
@@ -81,6 +85,10 @@ def find(text: str, catalogue: Mapping[str, str] | None = None) -> Named:
     if ":" in text:
         reference = _absolute(text, Path.cwd())
         return Named(load(reference), reference)
+    if (Path(text) / _FILE).is_file():
+        return find(f"{Path(text) / _FILE}:STUDY")
+    if Path(text).is_dir() or len(Path(text).parts) > 1:
+        raise InputError(f"there is no {_FILE} in {text!r} — a study's folder holds it as STUDY in a file of that name")
     raise InputError(f"there is no study {text!r} — {nearest(text, known)}")
 
 
