@@ -18,7 +18,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from ..errors import InputError
-from ..studies import CATALOGUE
+from ..studies import CATALOGUE, Known, studies_in
 
 if TYPE_CHECKING:
     from ..runs.driver import Summary
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(no_args_is_help=True, help="Studies: many jobs, every result kept, here or on a cluster.")
 
-Name = Annotated[str, typer.Argument(help="A study's name, file.yaml, file.py:name or package.module:name.")]
+Name = Annotated[str, typer.Argument(help="A study's name or folder, file.yaml, file.py:name or package.module:name.")]
 Where = Annotated[str, typer.Option("--store", help="Where results live: a folder or any fsspec path.")]
 Scale = Annotated[str | None, typer.Option("--scale", help="smoke (minutes on a laptop) or paper.")]
 Changes = Annotated[
@@ -42,12 +42,12 @@ _REFRESH = 1.0
 
 @app.command("list")
 def listed(as_json: Json = False) -> None:
-    """The studies that come with Basinscope."""
+    """The studies that can be run by name: those that come with Basinscope, and those in the folder `studies` here."""
     if as_json:
-        typer.echo(json.dumps({name: known.title for name, known in CATALOGUE.items()}))
+        typer.echo(json.dumps({name: known.title for name, known in _known().items()}))
         return
     table = Table.grid(padding=(0, 3))
-    for name, known in CATALOGUE.items():
+    for name, known in _known().items():
         table.add_row(f"[bold]{escape(name)}[/]", escape(known.title))
     Console(highlight=False).print(table)
 
@@ -162,7 +162,11 @@ def _again(name: str, store: str, scale: str | None, change: list[str] | None) -
 def _found(name: str) -> Named:
     from ..runs.references import find
 
-    return find(name, {known: entry.reference for known, entry in CATALOGUE.items()})
+    return find(name, {known: entry.reference for known, entry in _known().items()})
+
+
+def _known() -> dict[str, Known]:
+    return {**CATALOGUE, **studies_in(Path("studies"))}
 
 
 def _executor(on: str, workers: int | None, gpus: float | None) -> Executor:

@@ -18,14 +18,14 @@ from basinscope.runs.driver import run
 from basinscope.runs.results import Results
 from basinscope.runs.settings import resolved
 from basinscope.runs.store import Store
-from basinscope.studies.flatness import cases, plan
-from basinscope.studies.flatness.__main__ import PLAIN, main
-from basinscope.studies.flatness.cases import data_set, held_out, network_of, samples_of
-from basinscope.studies.flatness.fitting import cross_validated, fitted
-from basinscope.studies.flatness.measuring import measured, temperatures
-from basinscope.studies.flatness.running import run_unit
-from basinscope.studies.flatness.study import STUDY
 from basinscope.training.population import Member, Population
+from studies.flatness import cases, plan
+from studies.flatness.__main__ import PLAIN, main
+from studies.flatness.cases import data_set, held_out, network_of, samples_of
+from studies.flatness.fitting import cross_validated, fitted
+from studies.flatness.measuring import measured, temperatures
+from studies.flatness.running import run_unit
+from studies.flatness.study import STUDY
 
 TINY = [
     "steps=60", "samples=[60, 90]", "decays=[1.0, 100.0]", "lrs=[0.01]", "width=3", "channels=[2, 2]", "draws=6",
@@ -193,7 +193,7 @@ def test_packed_data_give_the_same_samples(tmp_path, monkeypatch):
 
 @pytest.mark.slow
 def test_the_whole_way_without_pydantic(tmp_path):
-    blocked = "import sys; sys.modules['pydantic'] = None; from basinscope.studies.flatness.__main__ import main; "
+    blocked = "import sys; sys.modules['pydantic'] = None; from studies.flatness.__main__ import main; "
     base = ["run", "--scale", "smoke", *changes(), "--out", str(tmp_path / "out"), "--scratch", str(tmp_path / "s")]
     for command, status in (([*base, "--phase", "train", "--only", "grid-*"], 0), ([*base, "--only", "*-cnn-*"], 0),
                             (base, 0)):  # fmt: skip

@@ -4,9 +4,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from basinscope.studies.flatness.figures import draw
-from basinscope.studies.flatness.page import page
-from basinscope.studies.flatness.tables import MEASURES, PREDICTIONS, cell_table, joined, kendall_table, tables
+from studies.flatness.figures import draw
+from studies.flatness.page import page
+from studies.flatness.tables import MEASURES, PREDICTIONS, cell_table, joined, kendall_table, tables
 
 ORIGIN = {"device": {"cpu": 1}}
 

@@ -14,14 +14,14 @@ from basinscope.errors import InputError
 from basinscope.sampling.calibration import resolution
 from basinscope.sampling.chains import ChainLosses
 from basinscope.sampling.local import Settings
-from basinscope.studies.llc import atlas, beyond, cases, entropy, figures, plan, truth
-from basinscope.studies.llc import resolution as ladder
-from basinscope.studies.llc.beyond import accuracy, pieces, subsets
-from basinscope.studies.llc.descent import StackedEntropySGD
-from basinscope.studies.llc.heads import head, split_heads
 from basinscope.training import Member, Population, train
 from basinscope.zoo.data import characters
 from basinscope.zoo.models import ffnn, transformer
+from studies.llc import atlas, beyond, cases, entropy, figures, plan, truth
+from studies.llc import resolution as ladder
+from studies.llc.beyond import accuracy, pieces, subsets
+from studies.llc.descent import StackedEntropySGD
+from studies.llc.heads import head, split_heads
 
 
 def first(part, **changes):

@@ -6,8 +6,8 @@ from collections import Counter
 import pytest
 
 from basinscope.exact import deep_linear
-from basinscope.studies.llc import plan
-from basinscope.studies.llc.__main__ import PLAIN
+from studies.llc import plan
+from studies.llc.__main__ import PLAIN
 
 
 @pytest.mark.parametrize("scale", ["smoke", "paper"])

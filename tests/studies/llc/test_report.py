@@ -12,10 +12,10 @@ import pytest
 from basinscope.runs.results import Results
 from basinscope.runs.settings import resolved
 from basinscope.runs.store import Store
-from basinscope.studies.llc.__main__ import PLAIN, main
-from basinscope.studies.llc.page import page
-from basinscope.studies.llc.study import STUDY
-from basinscope.studies.llc.tables import comparisons, decades, maps, tables, targets
+from studies.llc.__main__ import PLAIN, main
+from studies.llc.page import page
+from studies.llc.study import STUDY
+from studies.llc.tables import comparisons, decades, maps, tables, targets
 
 TINY = [
     "decades=[2]", "networks=[1]", "minibatch_samples=200", "truth_budgets=[0.2]", "published_draws=[64]",
@@ -126,7 +126,7 @@ def test_networks_that_never_have_the_same_loss_are_not_compared():
 @pytest.mark.slow
 def test_all_parts_run_without_pydantic_and_become_tables_figures_and_a_page(tmp_path):
     changes = [word for change in TINY for word in ("--set", change)]
-    blocked = "import sys; sys.modules['pydantic'] = None; from basinscope.studies.llc.__main__ import main; "
+    blocked = "import sys; sys.modules['pydantic'] = None; from studies.llc.__main__ import main; "
     command = ["run", "--scale", "smoke", *changes, "--out", str(tmp_path / "out"), "--scratch", str(tmp_path / "s")]
     told = subprocess.run(
         [sys.executable, "-c", blocked + f"sys.exit(main({command!r}))"], capture_output=True, text=True,

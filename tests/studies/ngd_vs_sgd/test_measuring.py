@@ -4,10 +4,10 @@ import torch
 
 import basinscope as bs
 from basinscope.errors import InputError
-from basinscope.studies.ngd_vs_sgd import measuring
-from basinscope.studies.ngd_vs_sgd.measuring import PAPER_NBETA, ManyLosses, full, paper_llcs, thinned
 from basinscope.studies.quadratics import basin
 from basinscope.zoo.models import ffnn
+from studies.ngd_vs_sgd import measuring
+from studies.ngd_vs_sgd.measuring import PAPER_NBETA, ManyLosses, full, paper_llcs, thinned
 
 
 def networks(count):

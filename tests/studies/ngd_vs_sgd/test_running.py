@@ -11,10 +11,10 @@ from basinscope.runs.driver import run
 from basinscope.runs.results import Results
 from basinscope.runs.settings import resolved
 from basinscope.runs.store import Store
-from basinscope.studies.ngd_vs_sgd import plan
-from basinscope.studies.ngd_vs_sgd.__main__ import key_of, main, planned
-from basinscope.studies.ngd_vs_sgd.running import Moment, Trained, matching, run_branches, run_population, settled
-from basinscope.studies.ngd_vs_sgd.study import STUDY
+from studies.ngd_vs_sgd import plan
+from studies.ngd_vs_sgd.__main__ import key_of, main, planned
+from studies.ngd_vs_sgd.running import Moment, Trained, matching, run_branches, run_population, settled
+from studies.ngd_vs_sgd.study import STUDY
 
 TINY = [
     "data=[digits]", "networks=['1x3']", "network=1x3", "variant_network=1x3", "samples=60", "variant_samples=60",
@@ -32,7 +32,7 @@ def changes():
 @pytest.mark.slow
 def test_all_parts_run_without_pydantic_and_become_tables_figures_and_a_page(tmp_path):
     """The whole way of a run elsewhere: plain files, taken into a store, reported."""
-    blocked = "import sys; sys.modules['pydantic'] = None; from basinscope.studies.ngd_vs_sgd.__main__ import main; "
+    blocked = "import sys; sys.modules['pydantic'] = None; from studies.ngd_vs_sgd.__main__ import main; "
     command = ["run", "--scale", "smoke", *changes(), "--out", str(tmp_path / "out"), "--scratch", str(tmp_path / "s")]
     told = subprocess.run(
         [sys.executable, "-c", blocked + f"sys.exit(main({command!r}))"], capture_output=True, text=True,

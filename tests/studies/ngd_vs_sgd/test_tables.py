@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from basinscope.studies.ngd_vs_sgd.tables import at_equal_loss, claims, compared, corrected, sound, tables
+from studies.ngd_vs_sgd.tables import at_equal_loss, claims, compared, corrected, sound, tables
 
 
 def sizes(shift, seeds=6):

@@ -1,0 +1,93 @@
+"""A plan of plain dataclasses as the study that `basinscope study` wants."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import MISSING, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, get_type_hints
+
+from pydantic import create_model
+
+from basinscope.runs.scratch import Scratch
+from basinscope.runs.study import Result, Settings, Study
+
+from .plans import StudyPlan
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+class PlannedStudy(Study):
+    """A study whose name, version, settings, scales, jobs, populations and costs are those of its plan.
+
+    Subclasses name the plan, as in `class Flatness(PlannedStudy, plan=plan)`, and have `Job` and `rows`.
+
+    Examples:
+        >>> from studies.llc import plan
+        >>> class Llc(PlannedStudy, plan=plan):
+        ...     title = "The learning coefficient"
+        >>> Llc().name, Llc().version
+        ('llc', 1)
+    """
+
+    plan: ClassVar[StudyPlan]
+
+    def __init_subclass__(cls, plan: StudyPlan) -> None:
+        super().__init_subclass__()
+        cls.plan, cls.name, cls.version, cls.scales = plan, plan.NAME, plan.VERSION, plan.SCALES
+        cls.Settings = model_of(plan.Plan, f"{cls.__name__}Settings", Settings)
+
+    def rows(self, unit: Sequence[Any], folder: Path) -> Sequence[Sequence[Mapping[str, Any]]]:
+        """The rows of every job of a unit, jobs being the plan's; `folder` keeps partial work."""
+        raise NotImplementedError
+
+    def jobs(self, settings: Any) -> Iterator[Any]:
+        for job in self.plan.jobs(self.plan.Plan(**settings.model_dump())):
+            yield self.job(job.config())
+
+    def group_key(self, job: Any) -> Any:
+        return self.plan.together(self.plan.job_of(job.config()))
+
+    def cost(self, job: Any) -> float:
+        return self.plan.cost(self.plan.job_of(job.config()))
+
+    def run(self, job: Any, scratch: Scratch) -> Result:
+        return self.run_group([job], scratch)[0]
+
+    def run_group(self, jobs: Sequence[Any], scratch: Scratch) -> Sequence[Result]:
+        return [Result(rows) for rows in self.rows([self.plan.job_of(job.config()) for job in jobs], scratch.folder)]
+
+
+def model_of(kind: type, name: str, parent: type) -> Any:
+    """A pydantic model with the fields of a dataclass, so that a plan is written down once.
+
+    Examples:
+        >>> from dataclasses import dataclass
+        >>> from basinscope.runs.study import Job
+        >>> @dataclass
+        ... class Training:
+        ...     width: int = 8
+        >>> model_of(Training, "TrainingJob", Job)().config()
+        {'width': 8}
+    """
+    hints = get_type_hints(kind)
+    own: dict[str, Any] = {
+        each.name: (hints[each.name], ... if each.default is MISSING else each.default) for each in fields(kind)
+    }
+    return create_model(name, __base__=parent, __doc__=kind.__doc__, **own)
+
+
+def csv_files(made: Mapping[str, pd.DataFrame], folder: Path) -> list[Path]:
+    """Write tables by the names of their files; their paths."""
+    paths = [folder / f"{name}.csv" for name in made]
+    for path, table in zip(paths, made.values(), strict=True):
+        table.to_csv(path, index=False, float_format="%.6g")
+    return paths
+
+
+def readme(text: str, folder: Path) -> Path:
+    """Write the page of the results; its path."""
+    path = folder / "README.md"
+    path.write_text(text)
+    return path

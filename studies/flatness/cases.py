@@ -1,0 +1,145 @@
+"""Data and networks by the names that jobs have for them, and the data in a small form that can be carried."""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from basinscope.errors import InputError
+from basinscope.landscape import Landscape, Parameters
+from basinscope.zoo.data import DataSet, load
+from basinscope.zoo.models import flatness_big_mlp, flatness_cnn, flatness_mlp
+
+from .plan import Network
+
+PACKED = "BASINSCOPE_PACKED"  # a folder that `pack` has written
+SHARED_BY = "BASINSCOPE_SHARED_BY"  # how many processes work on the device at once
+_TRAINING, _TEST, _HELD = 20_000, 10_000, 10_000  # samples of a packed data set, at most
+
+
+def device() -> torch.device:
+    """The GPU where there is one."""
+    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+def device_clock() -> float:
+    """Seconds of the device: those of the wall clock, divided among $BASINSCOPE_SHARED_BY processes."""
+    return time.monotonic() / float(os.environ.get(SHARED_BY, "1"))
+
+
+@lru_cache(maxsize=8)
+def data_set(name: str) -> DataSet:
+    """The 7 × 7 view of a data set in one fixed random order, of which a training set of n samples is the first n.
+
+    From `$BASINSCOPE_PACKED/name.npz` if that folder is given, else from the data set's own files.
+
+    Examples:
+        >>> data_set("digits")
+        DataSet(digits: 1,437 + 360 samples of shape (1, 7, 7), 10 classes)
+    """
+    folder = os.environ.get(PACKED)
+    return _shuffled(load(name, view="7x7")) if folder is None else _unpacked(Path(folder) / f"{name}.npz", name)
+
+
+def _shuffled(found: DataSet) -> DataSet:
+    pairs = []
+    for images, labels in (found.train, found.test):
+        order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(0))
+        pairs.append((images[order].contiguous(), labels[order].contiguous()))
+    return DataSet(found.name, pairs[0], pairs[1], found.classes)
+
+
+def pack(names: tuple[str, ...], folder: Path) -> list[Path]:
+    """Write each data set as `name.npz`: the first 20,000 and the last 10,000 training samples, 10,000 for testing.
+
+    Images stay float32, so that a packed data set gives the same numbers as the original.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    written = []
+    for name in names:
+        whole = data_set(name)
+        images, labels = whole.train
+        ends = torch.arange(len(labels))
+        ends = ends[(ends < _TRAINING) | (ends >= len(labels) - _HELD)]
+        found = replace(whole, train=(images[ends], labels[ends])).first(test=min(_TEST, len(whole.test[1])))
+        written.append(folder / f"{name}.npz")
+        arrays: dict[str, Any] = {
+            f"{part}_{kind}": tensor.numpy() if kind == "images" else tensor.to(torch.uint8).numpy()
+            for part, pair in (("train", found.train), ("test", found.test))
+            for kind, tensor in zip(("images", "labels"), pair, strict=True)
+        }
+        np.savez_compressed(written[-1], **arrays)
+    return written
+
+
+def _unpacked(path: Path, name: str) -> DataSet:
+    if not path.is_file():
+        raise InputError(
+            f"{path} is not there: ${PACKED} must name a folder made by `python -m studies.flatness pack "
+            f"--out FOLDER`, or not be set"
+        )
+    with np.load(path, allow_pickle=False) as found:
+        pairs = [
+            (torch.from_numpy(found[f"{part}_images"]), torch.from_numpy(found[f"{part}_labels"]).long())
+            for part in ("train", "test")
+        ]
+    return DataSet(name, pairs[0], pairs[1], 10)
+
+
+def inputs(images: Tensor, architecture: str) -> Tensor:
+    """Images as the architecture reads them: flat rows unless it is convolutional."""
+    return images if architecture == "cnn" else images.flatten(1)
+
+
+def samples_of(job: Network) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
+    """Training and test samples of a job."""
+    whole = data_set(job.data)
+    found = whole.first(job.samples, min(job.test_samples or len(whole.test[1]), len(whole.test[1])))
+    return tuple((inputs(images, job.architecture), labels) for images, labels in (found.train, found.test))  # type: ignore[return-value]
+
+
+def held_out(job: Network) -> tuple[Tensor, Tensor]:
+    """Samples from where those for training come from, of which none was trained on: the last 10,000 of that file.
+
+    Test sets need not be drawn as the training samples are (other writers, other shares of the classes); these are.
+    Where the file ends with the training samples, the test samples.
+    """
+    images, labels = data_set(job.data).train
+    start = max(job.samples, len(labels) - _HELD)
+    if start >= len(labels):
+        return samples_of(job)[1]
+    return inputs(images[start:], job.architecture), labels[start:]
+
+
+def network_of(job: Network) -> nn.Module:
+    """The job's network, with the weights that torch's generator gives it.
+
+    Examples:
+        >>> from studies.flatness.plan import Plan, jobs
+        >>> sum(weight.numel() for weight in network_of(next(jobs(Plan()))).parameters())
+        4210
+    """
+    if job.architecture == "mlp":
+        return flatness_mlp(job.width)
+    if job.architecture == "bigmlp":
+        return flatness_big_mlp(job.width)
+    if job.architecture == "cnn":
+        first, second = job.channels
+        return flatness_cnn((first, second))
+    raise InputError(f"architecture must be 'mlp', 'bigmlp' or 'cnn', got {job.architecture!r}")
+
+
+def landscapes(job: Network, point: Parameters) -> dict[str, Landscape]:
+    """The trained network on its samples for `train`, `test` and `held` out, where there is a GPU on that."""
+    net = network_of(job).to(device())
+    train, test = samples_of(job)
+    pairs = {"train": train, "test": test, "held": held_out(job)}
+    return {part: Landscape(net, "cross_entropy", pair).at(point) for part, pair in pairs.items()}
