@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+import types
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, get_type_hints
-
-from pydantic import create_model
 
 from basinscope.runs.scratch import Scratch
 from basinscope.runs.study import Result, Settings, Study
@@ -43,7 +42,7 @@ class PlannedStudy(Study):
         raise NotImplementedError
 
     def jobs(self, settings: Any) -> Iterator[Any]:
-        for job in self.plan.jobs(self.plan.Plan(**settings.model_dump())):
+        for job in self.plan.jobs(self.plan.Plan(**vars(settings))):
             yield self.job(job.config())
 
     def group_key(self, job: Any) -> Any:
@@ -60,7 +59,7 @@ class PlannedStudy(Study):
 
 
 def model_of(kind: type, name: str, parent: type) -> Any:
-    """A pydantic model with the fields of a dataclass, so that a plan is written down once.
+    """A record with the fields of a dataclass, so that a plan is written down once.
 
     Examples:
         >>> from dataclasses import dataclass
@@ -72,10 +71,9 @@ def model_of(kind: type, name: str, parent: type) -> Any:
         {'width': 8}
     """
     hints = get_type_hints(kind)
-    own: dict[str, Any] = {
-        each.name: (hints[each.name], ... if each.default is MISSING else each.default) for each in fields(kind)
-    }
-    return create_model(name, __base__=parent, __doc__=kind.__doc__, **own)
+    own: dict[str, Any] = {each.name: each.default for each in fields(kind) if each.default is not MISSING}
+    own |= {"__annotations__": {each.name: hints[each.name] for each in fields(kind)}, "__doc__": kind.__doc__}
+    return types.new_class(name, (parent,), exec_body=lambda space: space.update(own))
 
 
 def csv_files(made: Mapping[str, pd.DataFrame], folder: Path) -> list[Path]:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
-
-from pydantic import Field
+from typing import Any
 
 from basinscope.runs.results import Results
 from basinscope.runs.study import Finding, Job
@@ -20,9 +18,7 @@ from .tables import tables, targets
 
 _JOBS: dict[str, Any] = {part: model_of(kind, f"Llc{kind.__name__}", Job) for part, kind in plan.KINDS.items()}
 _TRUTH, _RESOLUTION, _ATLAS, _ENTROPY, _BEYOND, _COST = (_JOBS[part] for part in plan.PARTS)
-LlcJob: Any = Annotated[
-    _TRUTH | _RESOLUTION | _ATLAS | _ENTROPY | _BEYOND | _COST, Field(discriminator="part")
-]  # fmt: skip
+LlcJob: Any = _TRUTH | _RESOLUTION | _ATLAS | _ENTROPY | _BEYOND | _COST
 
 
 class Llc(PlannedStudy, plan=plan):

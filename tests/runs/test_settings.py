@@ -9,8 +9,17 @@ from basinscope.errors import InputError
 from basinscope.runs.references import find, load, reference_to
 from basinscope.runs.settings import overrides, resolved
 from basinscope.runs.study import Settings, Study
+from basinscope.runs.sweep import Sweep
 from basinscope.runs.units import planned
 from basinscope.studies import studies_in
+
+
+def typed(**annotations):
+    def function(x):
+        return {}
+
+    function.__annotations__ = annotations
+    return function
 
 
 class Inner(Settings):
@@ -141,7 +150,7 @@ def test_bad_declarations_are_told(tmp_path, content, told):
     ("text", "told"),
     [
         ("missing.yaml", "there is no file"),
-        ("small_studies:Orbit", "must be a Study, got ModelMetaclass"),
+        ("small_studies:Orbit", "must be a Study, got type"),
         ("small_studies:time", "must be a Study, got module"),
         ("orbit", "there is no study 'orbit' — did you mean 'orbits'"),
     ],
@@ -188,6 +197,19 @@ def test_arguments_of_a_sweep_are_checked_like_settings():
         labels(find("small_studies:TROUBLE"), grid={"seed": ["x"]})
     with pytest.raises(InputError, match="argument 'kind' is missing"):
         find("small_studies:TROUBLE").study.job({"seed": 1})
+
+
+@pytest.mark.parametrize(
+    ("function", "told"),
+    [
+        (lambda config: {}, "Arguments cannot have a field 'config'"),
+        (lambda *values: {}, "must name its arguments"),
+        (typed(x=complex), "Arguments.x has type complex, whose values cannot be kept"),
+    ],
+)
+def test_functions_whose_arguments_no_job_can_have(function, told):
+    with pytest.raises(InputError, match=told):
+        Sweep("odd", function).job({})
 
 
 def test_a_study_is_found_again_by_its_reference():

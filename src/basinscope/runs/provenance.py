@@ -13,7 +13,7 @@ from typing import Any
 
 from .._version import __version__
 
-_LIBRARIES = ("numpy", "pandas", "pyarrow", "pydantic", "safetensors", "scikit-learn", "scipy", "torch")
+_LIBRARIES = ("numpy", "pandas", "pyarrow", "safetensors", "scikit-learn", "scipy", "torch")
 
 
 def provenance() -> dict[str, Any]:
