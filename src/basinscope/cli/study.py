@@ -63,7 +63,12 @@ def run(
     ] = "local",
     workers: Annotated[int | None, typer.Option("--workers", min=1, help="Processes, or tasks on a cluster.")] = None,
     gpus: Annotated[float | None, typer.Option("--gpus", min=0, help="GPUs per worker on a cluster.")] = None,
-    minutes: Annotated[float | None, typer.Option("--minutes", min=0, help="Start nothing new after so long.")] = None,
+    minutes: Annotated[
+        float | None, typer.Option("--minutes", min=0, help="Start nothing that would end later, and stop.")
+    ] = None,
+    only: Annotated[
+        str, typer.Option("--only", metavar="PATTERN", help="Only jobs with such settings: 'part=truth seed=1*'.")
+    ] = "",
 ) -> None:
     """Run what is not stored yet. Stop it at any time: the same command goes on."""
     with _extra():
@@ -81,6 +86,7 @@ def run(
                 settings=settings,
                 on=_executor(on, workers, gpus),
                 minutes=minutes,
+                only=only,
             )
     _print_summary(summary)
     if summary.stopped == INTERRUPTED:
@@ -127,9 +133,10 @@ def report(
     """Make a study's page, table and figures from what is stored, at the settings it was last run with."""
     with _extra():
         from ..report.studies import write_study_page
+        from ..runs.records import record
         from ..runs.references import load
         from ..runs.results import Results
-        from ..runs.settings import merged, overrides, resolved, validated
+        from ..runs.settings import merged, overrides, resolved
         from ..runs.status import last_asked
         from ..runs.store import Store
 
@@ -137,7 +144,7 @@ def report(
         study = load(named.reference)
         asked = last_asked(held, study.name)
         if scale is None and not change and not named.settings and asked is not None:
-            settings = validated(study.Settings, asked["settings"], f"study {study.name!r}", "setting")
+            settings = record(study.Settings, asked["settings"], f"study {study.name!r}", "setting")
         else:
             changes = merged(named.settings, overrides(change or []))
             settings = resolved(study, scale or named.scale or (asked or {}).get("scale", "smoke"), changes)
@@ -192,7 +199,7 @@ def _extra() -> Iterator[None]:
     try:
         yield
     except ModuleNotFoundError as error:
-        if error.name in ("filelock", "fsspec", "pandas", "pyarrow", "pydantic", "yaml"):
+        if error.name in ("filelock", "fsspec", "pandas", "pyarrow", "yaml"):
             raise InputError(f"studies need {error.name} — pip install 'basinscope[studies]'") from error
         raise
 
