@@ -33,7 +33,7 @@ from basinscope.sampling.calibration import resolution
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from studies.llc.cases import device, timed_network
 from studies.llc.costs import draw_time
-from studies.llc.plan import Timing
+from studies.llc.jobs import Timing
 
 LIMIT = 40.0  # GB
 GPT2 = {"vocab_size": 512, "n_positions": 64, "n_embd": 64, "n_layer": 2, "n_head": 4, "bos_token_id": 0,

@@ -14,7 +14,7 @@ from basinscope.runs.study import Result, Settings, Study
 from .plans import StudyPlan
 
 if TYPE_CHECKING:
-    import pandas as pd
+    pass
 
 
 class PlannedStudy(Study):
@@ -23,11 +23,11 @@ class PlannedStudy(Study):
     Subclasses name the plan, as in `class Flatness(PlannedStudy, plan=plan)`, and have `Job` and `rows`.
 
     Examples:
-        >>> from studies.llc import plan
-        >>> class Llc(PlannedStudy, plan=plan):
-        ...     title = "The learning coefficient"
-        >>> Llc().name, Llc().version
-        ('llc', 1)
+        >>> from studies.flatness import plan
+        >>> class Flatness(PlannedStudy, plan=plan):
+        ...     title = "Flatness"
+        >>> Flatness().name
+        'flatness'
     """
 
     plan: ClassVar[StudyPlan]
@@ -74,18 +74,3 @@ def model_of(kind: type, name: str, parent: type) -> Any:
     own: dict[str, Any] = {each.name: each.default for each in fields(kind) if each.default is not MISSING}
     own |= {"__annotations__": {each.name: hints[each.name] for each in fields(kind)}, "__doc__": kind.__doc__}
     return types.new_class(name, (parent,), exec_body=lambda space: space.update(own))
-
-
-def csv_files(made: Mapping[str, pd.DataFrame], folder: Path) -> list[Path]:
-    """Write tables by the names of their files; their paths."""
-    paths = [folder / f"{name}.csv" for name in made]
-    for path, table in zip(paths, made.values(), strict=True):
-        table.to_csv(path, index=False, float_format="%.6g")
-    return paths
-
-
-def readme(text: str, folder: Path) -> Path:
-    """Write the page of the results; its path."""
-    path = folder / "README.md"
-    path.write_text(text)
-    return path

@@ -27,7 +27,6 @@ from basinscope.runs.identity import job_key
 from basinscope.runs.provenance import provenance
 
 from .plans import StudyPlan
-from .restoring import restored
 
 Rows = Sequence[Mapping[str, Any]]
 
@@ -96,15 +95,12 @@ class Plain:
         program = f"python -m studies.{self.plan.NAME.replace('-', '_')}"
         parser = argparse.ArgumentParser(prog=program, description=__doc__)
         commands = parser.add_subparsers(required=True)
-        for name, command in (("run", self._run), ("plan", self._listed), ("restore", self._restore)):
+        for name, command in (("run", self._run), ("plan", self._listed)):
             sub = commands.add_parser(name)
             sub.set_defaults(command=command)
             sub.add_argument("--scale", choices=list(self.plan.SCALES), default="smoke")
             sub.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="change a setting")
             sub.add_argument("--out", type=Path, required=True, help="folder for new results")
-            if name == "restore":
-                sub.add_argument("report", type=Path, help="folder that `basinscope study report` wrote")
-                continue
             sub.add_argument("--have", type=Path, action="append", default=[], help="folders with earlier results")
             sub.add_argument(
                 "--scratch", type=Path, default=Path("runs") / self.plan.NAME, help="partial work of units"
@@ -184,16 +180,6 @@ class Plain:
             config, rows = told["config"], Result(told["rows"])
             store.save(self._address(config), self.plan.NAME, config, rows, told["provenance"], seconds=told["seconds"])
         print(f"{len(files)} results put into {given.store}")
-        return 0
-
-    def _restore(self, given: argparse.Namespace) -> int:
-        """Write the results of a report's table, one file a job."""
-        given.out.mkdir(parents=True, exist_ok=True)
-        jobs = {self.key(job): job for job in self.plan.jobs(self.planned(given.scale, given.set))}
-        there = list(restored(jobs, given.report))
-        for job, rows, seconds, origin in there:
-            _write(given.out / f"{self.key(job)}.json", job, rows, seconds, {**origin, "seed": job.seed})
-        print(f"{len(there)} of {len(jobs)} results restored from {given.report}")
         return 0
 
     def _address(self, config: Mapping[str, Any]) -> str:

@@ -10,7 +10,8 @@ from typing import Any, Literal
 from basinscope.errors import BasinscopeError
 from basinscope.runs.results import Results
 from basinscope.runs.study import Finding, Job
-from studies.common.declared import PlannedStudy, csv_files, model_of, readme
+from studies.common.declared import PlannedStudy, model_of
+from studies.common.files import csv_files, readme
 
 from . import plan
 from .figures import draw

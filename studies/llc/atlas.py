@@ -25,7 +25,7 @@ from basinscope.sampling.plain import stable_step
 from basinscope.sampling.target import Evaluate, Evaluation
 
 from .cases import teacher, trained_classifier
-from .plan import Map
+from .jobs import Map
 
 Row = dict[str, Any]
 AXES = ("gamma", "nbeta", "step_size", "length", "batch_size")

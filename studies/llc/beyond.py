@@ -21,8 +21,8 @@ from studies.ngd_vs_sgd.measuring import columns
 
 from .cases import Subject, subject
 from .heads import head, split_heads
+from .jobs import Follow
 from .keeping import one_by_one
-from .plan import Follow
 
 Row = dict[str, Any]
 # Samples times weights up to which half the soft rank is taken, too: it takes some thousand products with the matrix

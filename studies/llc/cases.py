@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -21,7 +19,6 @@ from basinscope.zoo.data import DataSet, characters, load, modular_addition
 from basinscope.zoo.data.text import ALPHABET
 from basinscope.zoo.models import calibrate, ffnn, lenet5, resnet, transformer
 
-SMALL_CIFAR = "cifar10_small.npz"
 RANGE = 10.0  # inputs of the published deep linear networks are uniform on [−10, 10]
 
 
@@ -75,10 +72,7 @@ def linear_landscape(net: nn.Sequential, samples: int, seed: int, variance: floa
 
 @lru_cache(maxsize=4)
 def images(name: str, samples: int) -> DataSet:
-    """A data set of images; the first `samples` of them, 0 for all. CIFAR-10 may be the packed part of it."""
-    packed = Path(os.environ.get("BASINSCOPE_DATA", ".")) / SMALL_CIFAR
-    if name == "cifar10" and packed.is_file():
-        return unpacked(packed).first(samples or None, None)
+    """A data set of images; the first `samples` of them, 0 for all."""
     return load(name, train=samples or None)
 
 
@@ -89,31 +83,6 @@ def standardized(data: DataSet) -> DataSet:
     return replace(
         data, train=((inputs - mean) / deviation, data.train[1]), test=((data.test[0] - mean) / deviation, data.test[1])
     )
-
-
-def unpacked(path: Path) -> DataSet:
-    """The part of CIFAR-10 that `pack` wrote."""
-    import numpy as np
-
-    with np.load(path) as kept:
-        parts = {name: torch.from_numpy(kept[name]) for name in ("x", "y", "test_x", "test_y")}
-    train_pair = (parts["x"].float() / 255, parts["y"].long())
-    return DataSet("cifar10", train_pair, (parts["test_x"].float() / 255, parts["test_y"].long()), 10)
-
-
-def pack(folder: Path, train_images: int = 8000, test_images: int = 2000) -> Path:
-    """Write the first images of CIFAR-10 as one file of some 25 MB, for machines to which data are carried."""
-    import numpy as np
-
-    data = load("cifar10", train=train_images, test=test_images)
-    path = folder / SMALL_CIFAR
-    folder.mkdir(parents=True, exist_ok=True)
-    (x, y), (test_x, test_y) = data.train, data.test
-    arrays = {
-        "x": (x * 255).round().byte(), "y": y.byte(), "test_x": (test_x * 255).round().byte(), "test_y": test_y.byte(),
-    }  # fmt: skip
-    np.savez_compressed(path, **{name: tensor.numpy() for name, tensor in arrays.items()})  # type: ignore[arg-type]
-    return path
 
 
 def classifier(data: DataSet, widths: tuple[int, ...]) -> nn.Sequential:

@@ -16,7 +16,7 @@ from basinscope.sampling.minibatches import minibatches
 from basinscope.sampling.target import Target, Whitening
 
 from .cases import timed_network
-from .plan import Timing
+from .jobs import Timing
 
 Row = dict[str, Any]
 _WARM = 3

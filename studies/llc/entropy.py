@@ -25,8 +25,8 @@ from studies.ngd_vs_sgd.measuring import ManyLosses
 
 from .cases import classifier, device, images, seeded, standardized
 from .descent import StackedEntropySGD
+from .jobs import Descent
 from .keeping import one_by_one
-from .plan import Descent
 
 Row = dict[str, Any]
 PAPER_CHAINS, PAPER_GAMMA, PAPER_BATCH = 4, 100.0, 512

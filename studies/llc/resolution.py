@@ -18,7 +18,7 @@ from basinscope.sampling.calibration import Resolution
 from basinscope.sampling.local import Outcome, Sampler, Settings
 
 from .cases import device, teacher, trained_classifier
-from .plan import Ladder
+from .jobs import Ladder
 
 Row = dict[str, Any]
 SPECTRUM = (10.0, 3.0, 1.0, 0.3, 0.1, 0.03, 0.01, 3e-3, 1e-3, 3e-4, 1e-4, 3e-5)
@@ -89,8 +89,9 @@ def subject(job: Ladder) -> Subject:
     """The landscape of a case.
 
     Examples:
-        >>> from studies.llc.plan import Plan, jobs
-        >>> ladder = next(jobs(Plan(parts=("resolution",))))
+        >>> from studies.llc.jobs import jobs
+        >>> from studies.llc.settings import LlcSettings
+        >>> ladder = next(jobs(LlcSettings(parts=("resolution",))))
         >>> found = subject(ladder)
         >>> found.land.dimension, round(found.exact(1000.0, 1.0), 3)
         (12, 4.231)

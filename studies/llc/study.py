@@ -1,36 +1,53 @@
-"""The study as `basinscope study` runs it: settings, jobs and populations are those of the plan."""
+"""The study as `basinscope study` runs it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from basinscope.runs.results import Results
-from basinscope.runs.study import Finding, Job
-from studies.common.declared import PlannedStudy, csv_files, model_of, readme
+from basinscope.runs.scratch import Scratch
+from basinscope.runs.study import Finding, Result, Study
+from studies.common.files import csv_files, readme
 
-from . import plan
+from . import atlas, beyond, costs, entropy, resolution, truth
 from .figures import draw
+from .jobs import Descent, Follow, Ladder, Map, Timing, Truth, cost, jobs, together
 from .page import page
-from .running import run_unit
+from .settings import SCALES, LlcSettings
 from .tables import tables, targets
 
-_JOBS: dict[str, Any] = {part: model_of(kind, f"Llc{kind.__name__}", Job) for part, kind in plan.KINDS.items()}
-_TRUTH, _RESOLUTION, _ATLAS, _ENTROPY, _BEYOND, _COST = (_JOBS[part] for part in plan.PARTS)
-LlcJob: Any = _TRUTH | _RESOLUTION | _ATLAS | _ENTROPY | _BEYOND | _COST
+Row = dict[str, Any]
+ALONE: dict[str, Callable[[Any], list[Row]]] = {
+    "truth": truth.run, "resolution": resolution.run, "atlas": atlas.run, "cost": costs.run,
+}  # fmt: skip
 
 
-class Llc(PlannedStudy, plan=plan):
+class Llc(Study):
     """The experiments of paper 003 with known answers beside them, and others that it only mentions."""
 
+    name = "llc"
     title = "The learning coefficient from toy models to transformers"
-    Job = LlcJob
-    population = 128
+    Settings = LlcSettings
+    Job = Truth | Ladder | Map | Descent | Follow | Timing
+    scales: Mapping[str, Mapping[str, Any]] = SCALES
     gpus = 1.0
 
-    def rows(self, unit: Sequence[Any], folder: Path) -> Sequence[Sequence[Mapping[str, Any]]]:
-        return run_unit(unit, folder)
+    def jobs(self, settings: LlcSettings) -> Iterator[Any]:
+        return jobs(settings)
+
+    def group_key(self, job: Any) -> Any:
+        return together(job)
+
+    def cost(self, job: Any) -> float:
+        return cost(job)
+
+    def run(self, job: Any, scratch: Scratch) -> Result:
+        return Result(beyond.run(job, scratch.folder) if job.part == "beyond" else ALONE[job.part](job))
+
+    def run_group(self, jobs: Sequence[Any], scratch: Scratch) -> Sequence[Result]:
+        return [Result(rows) for rows in entropy.run(jobs, scratch.folder)]
 
     def report(self, results: Results, folder: Path) -> Sequence[Path]:
         """A table and figures for each part, and `README.md` with the targets and whether they are met."""

@@ -14,7 +14,7 @@ from basinscope.landscape import Landscape, watanabe_nbeta
 from basinscope.measures.llc import llc
 
 from .cases import linear_landscape, linear_network
-from .plan import Truth, minibatch_budget, size_of
+from .jobs import Truth, minibatch_budget, size_of
 
 Row = dict[str, Any]
 PUBLISHED_GAMMA = 1.0

@@ -159,6 +159,22 @@ def report(
     console.print(f"wrote {', '.join(path.name for path in written)} to [bold]{escape(str(folder))}[/]")
 
 
+@app.command()
+def restore(
+    name: Name,
+    source: Annotated[Path, typer.Argument(metavar="REPORT", help="Folder that `basinscope study report` wrote.")],
+    store: Where = "runs",
+) -> None:
+    """Put the results of a report back into a store, to go on from there."""
+    with _extra():
+        from ..runs.restoring import restore as put_back
+        from ..runs.store import Store
+
+        named = _found(name)
+        count, total = put_back(named.study, source, Store(store))
+    typer.echo(f"{named.study.name}: {count} of {total} results put into {store}")
+
+
 def _again(name: str, store: str, scale: str | None, change: list[str] | None) -> str:
     """The commands that make a report from nothing."""
     common = [name, *(["--store", store] if store != "runs" else []), *(["--scale", scale] if scale else [])]

@@ -114,7 +114,7 @@ def run(
         held.prepare()
         index = Index(held)
         try:
-            _write_manifest(held, own, scale, asked, jobs)
+            write_manifest(held, own, scale, asked, jobs)
             with tracked(own.name, progress) as report:
                 return _Drive(plan, jobs, wanted, index, lease, report).through(on or Inline())
         finally:
@@ -241,7 +241,7 @@ class _Drive:
         return forecast(self.timed[-_RECENT:], [unit.cost for unit in self.left.values()], workers)
 
 
-def _write_manifest(store: Store, study: Study, scale: str, settings: Any, jobs: list[Planned]) -> None:
+def write_manifest(store: Store, study: Study, scale: str, settings: Any, jobs: list[Planned]) -> None:
     """What was asked for, so that `status` and `report` can tell without loading the study."""
     plain = settings.config()
     told = {

@@ -3,7 +3,6 @@
 import math
 from dataclasses import replace
 
-import numpy as np
 import pandas as pd
 import pytest
 import torch
@@ -17,15 +16,17 @@ from basinscope.sampling.local import Settings
 from basinscope.training import Member, Population, train
 from basinscope.zoo.data import characters
 from basinscope.zoo.models import ffnn, transformer
-from studies.llc import atlas, beyond, cases, entropy, figures, plan, truth
+from studies.llc import atlas, beyond, cases, entropy, figures, truth
 from studies.llc import resolution as ladder
 from studies.llc.beyond import accuracy, pieces, subsets
 from studies.llc.descent import StackedEntropySGD
 from studies.llc.heads import head, split_heads
+from studies.llc.jobs import jobs as all_jobs
+from studies.llc.settings import LlcSettings
 
 
 def first(part, **changes):
-    return next(plan.jobs(replace(plan.Plan(parts=(part,)), **changes)))
+    return next(all_jobs(LlcSettings(parts=(part,), **changes)))
 
 
 # ---------------------------------------------------------------------- Entropy-SGD for a population
@@ -78,7 +79,7 @@ def test_networks_through_training_cut_off_and_gone_on(optimizer, tmp_path, monk
     changes = {"data": "digits", "entropy_widths": (6,), "entropy_samples": 100, "entropy_looks": (1, 3),
                "entropy_batch": 20, "entropy_lr": 0.05, "entropy_draws": 16, "entropy_full": 1,
                "entropy_budget": 0.1, "entropy_seeds": 2}  # fmt: skip
-    given = plan.jobs(replace(plan.Plan(parts=("entropy",)), **changes))
+    given = all_jobs(LlcSettings(parts=("entropy",), **changes))
     jobs = [job for job in given if job.optimizer == optimizer]
     whole = entropy.run(jobs, tmp_path / "whole")
     assert [[row["epoch"] for row in rows] for rows in whole] == [[1, 3]] * 2
@@ -319,17 +320,3 @@ def test_planted_data_are_fitted_exactly():
     assert resolution(land).nbeta == pytest.approx(100 / math.log(100))
     with pytest.raises(InputError, match="samples must be at least the number of inputs, 5, got 4"):
         cases.linear_landscape(net, 4, 0, 1.0)
-
-
-def test_a_packed_data_set_is_read_again(tmp_path, monkeypatch):
-    rng = np.random.default_rng(0)
-    images = {"x": (6, 3, 4, 4), "test_x": (2, 3, 4, 4)}
-    arrays = {name: rng.integers(0, 256, shape).astype(np.uint8) for name, shape in images.items()}
-    np.savez(tmp_path / cases.SMALL_CIFAR, **arrays, y=np.arange(6, dtype=np.uint8), test_y=np.zeros(2, np.uint8))
-    monkeypatch.setenv("BASINSCOPE_DATA", str(tmp_path))
-    cases.images.cache_clear()
-    data = cases.images("cifar10", 4)
-    cases.images.cache_clear()
-    assert data.train[0].shape == (4, 3, 4, 4)
-    assert float(data.train[0].max()) <= 1
-    assert data.train[1].tolist() == [0, 1, 2, 3]
