@@ -16,11 +16,11 @@ from basinscope.measures.llc import llc
 from basinscope.measures.soft_rank import soft_rank
 from basinscope.sampling.calibration import resolution
 from basinscope.training import Every, Measure, train
+from basinscope.zoo.models import head_pattern, split_heads
 from basinscope.zoo.models.transformer import Transformer
 from studies.ngd_vs_sgd.measuring import columns
 
 from .cases import Subject, subject
-from .heads import head, split_heads
 from .jobs import Follow
 from .keeping import one_by_one
 
@@ -134,7 +134,7 @@ def pieces(land: Landscape) -> dict[str, Landscape]:
         found: dict[str, Landscape] = {}
         for number, block in enumerate(module.blocks):
             heads: Any = block.attention.heads  # type: ignore[union-attr]
-            found |= {f"block {number}, head {h}": land.restrict(head(number, h)) for h in range(heads)}
+            found |= {f"block {number}, head {h}": land.restrict(head_pattern(number, h)) for h in range(heads)}
             found[f"block {number}, feedforward"] = land.restrict(f"blocks.{number}.feedforward.*")
         found["embedding"] = land.restrict("tokens.*", "positions")
         found["read-out"] = land.restrict("readout.*")

@@ -19,12 +19,12 @@ from basinscope.sampling import plain
 from basinscope.sampling.calibration import Resolution
 from basinscope.sampling.diagnostics import summarize
 from basinscope.training import Member, Population
-from basinscope.training.population.updates import SGD, Update
+from basinscope.training.population import SGD, EntropySGD
+from basinscope.training.population.updates import Update
 from basinscope.zoo.data import DataSet
 from studies.ngd_vs_sgd.measuring import ManyLosses
 
 from .cases import classifier, device, images, seeded, standardized
-from .descent import StackedEntropySGD
 from .jobs import Descent
 from .keeping import one_by_one
 
@@ -74,7 +74,7 @@ def update_of(job: Descent) -> Update:
     """The optimizer, as published."""
     if job.optimizer == "sgd":
         return SGD(momentum=PAPER_MOMENTUM, nesterov=True)
-    return StackedEntropySGD(
+    return EntropySGD(
         inner_steps=job.inner_steps, inner_lr=PAPER_INNER_LR, averaging=PAPER_AVERAGING, momentum=PAPER_MOMENTUM
     )
 

@@ -13,23 +13,14 @@ from basinscope.errors import InputError
 from basinscope.sampling.calibration import resolution
 from basinscope.sampling.chains import ChainLosses
 from basinscope.sampling.local import Settings
-from basinscope.training import Member, Population, train
+from basinscope.training import train
 from basinscope.zoo.data import characters
-from basinscope.zoo.models import ffnn, transformer
+from basinscope.zoo.models import ffnn, split_heads, transformer
 from studies.llc import atlas, beyond, cases, entropy, figures, truth
 from studies.llc import resolution as ladder
 from studies.llc.beyond import accuracy, pieces, subsets
-from studies.llc.descent import StackedEntropySGD
-from studies.llc.heads import head, split_heads
 from studies.llc.jobs import jobs as all_jobs
 from studies.llc.settings import LlcSettings
-
-
-def first(part, **changes):
-    return next(all_jobs(LlcSettings(parts=(part,), **changes)))
-
-
-# ---------------------------------------------------------------------- Entropy-SGD for a population
 
 
 def blob(n=64):
@@ -37,41 +28,11 @@ def blob(n=64):
     return x, (x[:, 0] > 0).long()
 
 
-@pytest.mark.parametrize("momentum", [0.0, 0.9])
-def test_a_population_follows_entropy_sgd(momentum):
-    """With one sample many times over no batch is random: every member must end where the optimizer takes it alone."""
-    data = torch.tensor([[0.5, -1.0, 2.0]]).repeat(64, 1), torch.ones(64, dtype=torch.long)
-    options = {"inner_steps": 5, "inner_lr": 0.3, "gamma": 0.05, "scoping": 0.01, "noise": 0.0,
-               "momentum": momentum}  # fmt: skip
-    members = [Member(seed=seed, lr=1.0, batch_size=64) for seed in (3, 4)]
-    together = Population(lambda: ffnn([3, 4, 2]), members, data, optimizer=StackedEntropySGD(**options))
-    together.train(15, progress=False)
-    for number, member in enumerate(members):
-        torch.manual_seed(member.seed)
-        net = ffnn([3, 4, 2])
-        alone = bs.optim.EntropySGD(net.parameters(), lr=1.0, **options)
-
-        def closure(net=net, alone=alone):
-            alone.zero_grad()
-            loss = nn.functional.cross_entropy(net(data[0]), data[1])
-            loss.backward()
-            return loss
-
-        for _ in range(3):
-            alone.step(closure)
-        for name, parameter in net.named_parameters():
-            assert torch.allclose(together.parameters[name][number], parameter, atol=2e-6), name
+def first(part, **changes):
+    return next(all_jobs(LlcSettings(parts=(part,), **changes)))
 
 
-def test_noise_moves_the_members_and_repeats():
-    def ended():
-        torch.manual_seed(0)
-        member = [Member(seed=0, lr=1.0, batch_size=16)]
-        found = Population(lambda: ffnn([3, 4, 2]), member, blob(), optimizer=StackedEntropySGD(noise=0.1))
-        found.train(20, progress=False)
-        return found.parameters["1.weight"]
-
-    assert torch.equal(ended(), ended())
+# ---------------------------------------------------------------------- Entropy-SGD against SGD
 
 
 @pytest.mark.parametrize("optimizer", ["sgd", "entropy-sgd"])
@@ -107,28 +68,7 @@ def test_inputs_are_standardized_by_those_of_training():
     assert float(data.test[0].mean()) == pytest.approx(0, abs=0.1)
 
 
-# ---------------------------------------------------------------------- heads of a transformer
-
-
-def test_heads_have_parameters_of_their_own():
-    torch.manual_seed(0)
-    net = transformer(8, 6, layers=2, width=8, heads=2)
-    parts = split_heads(net)
-    tokens = torch.randint(8, (5, 6), generator=torch.Generator().manual_seed(0))
-    assert torch.allclose(parts(tokens), net(tokens), atol=1e-6)
-    data = (tokens, tokens.roll(-1, 1))
-    land = bs.Landscape(parts, "cross_entropy", data)
-    assert land.dimension == sum(p.numel() for p in net.parameters())
-    one = land.restrict(head(1, 0))
-    assert one.dimension == 3 * 4 * 8 + 3 * 4 + 8 * 4
-    silent = {name: torch.zeros_like(tensor) for name, tensor in one.parameters.items()}
-    moved = {**land.parameters, **silent}
-    with torch.no_grad():
-        head_off = net.blocks[1].attention
-        head_off.output.weight[:, :4] = 0  # the columns that read head 0
-        exact = bs.Landscape(net, "cross_entropy", data).per_sample()
-    assert torch.allclose(land.per_sample(moved), exact, atol=1e-5)
-    assert ChainLosses(one).batched
+# ---------------------------------------------------------------------- parts of a network
 
 
 def test_pieces_and_subsets():

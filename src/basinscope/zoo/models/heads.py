@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
-from basinscope.zoo.models.transformer import Attention, Transformer
+from .transformer import Attention, Transformer
 
 
 class ByHead(nn.Module):
@@ -34,7 +34,7 @@ class ByHead(nn.Module):
 def split_heads(net: Transformer) -> Transformer:
     """A copy that computes the same, each head's queries, keys, values and output weights being parameters of its own.
 
-    `head(block, number)` gives the patterns that name one head.
+    `head_pattern(block, number)` names the parameters of one head, as `Landscape.restrict` takes it.
 
     Examples:
         >>> from basinscope.zoo.models import transformer
@@ -51,6 +51,11 @@ def split_heads(net: Transformer) -> Transformer:
     return found
 
 
-def head(block: int, number: int) -> str:
-    """The pattern of the parameters of one head of a network from `split_heads`."""
+def head_pattern(block: int, number: int) -> str:
+    """The pattern of the parameters of one head of a network from `split_heads`.
+
+    Examples:
+        >>> head_pattern(1, 0)
+        'blocks.1.attention.*.original0'
+    """
     return f"blocks.{block}.attention.*.original{number}"

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from basinscope.training.population.updates import Layout, Rows
+from .updates import Layout, Rows
 
 
 @dataclass(frozen=True)
-class StackedEntropySGD:
+class EntropySGD:
     """`optim.EntropySGD` on stacked parameters; a step of the population is one Langevin step of its inner loop.
 
     Every `inner_steps` steps a member's weights move by its learning rate from the centre towards the mean of the inner
