@@ -49,6 +49,20 @@ def nearest(word: str, known: Iterable[str]) -> str:
     return f"did you mean {close[0]!r}?" if close else f"valid are {', '.join(names) or 'none'}"
 
 
+def code_of(kind: type) -> Path | None:
+    """The package, or else the file, that a class is written in; None where there is none.
+
+    Examples:
+        >>> code_of(InputError).name
+        'basinscope'
+    """
+    file = getattr(sys.modules.get(kind.__module__), "__file__", None)
+    if file is None:
+        return None
+    path = Path(file).resolve()
+    return next((folder for folder in path.parents if folder.parent == _root(path)), path)
+
+
 def _from_package(place: str) -> ModuleType:
     try:
         return importlib.import_module(place)
@@ -79,9 +93,14 @@ def _from_file(path: Path) -> ModuleType:
     return module
 
 
+def _root(path: Path) -> Path:
+    """Where the package of a file is found: the first folder above without an `__init__.py`."""
+    return next(folder for folder in path.parents if not (folder / "__init__.py").is_file())
+
+
 def _from_package_file(path: Path) -> ModuleType:
-    """The module in a file of a package, whose root is the first folder above without an `__init__.py`."""
-    root = next(folder for folder in path.parents if not (folder / "__init__.py").is_file())
+    """The module in a file of a package, by its name there."""
+    root = _root(path)
     if str(root) not in sys.path:
         sys.path.insert(0, str(root))
     name = ".".join(path.relative_to(root).with_suffix("").parts)

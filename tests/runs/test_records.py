@@ -76,6 +76,7 @@ def test_values_become_what_their_types_want(name, given, taken):
         ("grid", [], "entry 'grid' = []: expected a mapping"),
         ("grid", {"a": 3}, "entry 'grid.a' = 3: expected a list"),
         ("pet", {"kind": "cow"}, "entry 'pet.kind' = 'cow': expected one of 'cat', 'dog'"),
+        ("pet", {"kind": []}, "entry 'pet.kind' = []: expected one of 'cat', 'dog'"),
         ("pet", {}, "entry 'pet.kind' is missing"),
         ("pet", {"kind": "dog"}, "entry 'pet.walks' is missing"),
         ("pet", {"kind": "cat", "live": 3}, "unknown entry 'pet.live' — did you mean 'lives'?"),

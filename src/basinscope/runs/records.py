@@ -181,9 +181,10 @@ class _Reader:
                 if name not in values:
                     self.problems.append(f"{self.noun} {_dotted(path, name)!r} is missing")
                     return None
-                if values[name] in kinds:
-                    return kinds[values[name]]
-                return self.refuse(Literal[tuple(kinds)], values[name], (*path, name))
+                chosen = next((kind for tag, kind in kinds.items() if tag == values[name]), None)
+                if chosen is None:
+                    self.refuse(Literal[tuple(kinds)], values[name], (*path, name))
+                return chosen
         names = ", ".join(kind.__name__ for kind in records)
         raise InputError(f"{names} cannot be told apart — give each a field that is a literal of its own")
 

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import BasinscopeError, InputError, StoreError
+from ..objects import code_of
 from .provenance import provenance
 from .scratch import Scratch, Unfinished
 from .store import Entry, Store
@@ -45,7 +46,7 @@ def work(study: Study, unit: Unit, store: Store) -> list[Outcome]:
     What is unfinished when the time is up has no outcome. StoreError is raised on: a store that cannot be written is
     nobody's job's fault.
     """
-    origin = {**provenance(), "version": study.version, "population": len(unit.keys)}
+    origin = {**provenance(code_of(type(study))), "version": study.version, "population": len(unit.keys)}
     places = {place: key for place, key in enumerate(unit.keys) if key in unit.wanted}
     outcomes = {}
     started = time.perf_counter()
