@@ -18,11 +18,11 @@ from basinscope.measures.llc import llc
 from basinscope.sampling import plain
 from basinscope.sampling.calibration import Resolution
 from basinscope.sampling.diagnostics import summarize
+from basinscope.sampling.stacked import StackedLosses
 from basinscope.training import Member, Population
 from basinscope.training.population import SGD, EntropySGD
 from basinscope.training.population.updates import Update
 from basinscope.zoo.data import DataSet
-from studies.ngd_vs_sgd.measuring import ManyLosses
 
 from .cases import classifier, device, images, seeded, standardized
 from .jobs import Descent
@@ -129,7 +129,7 @@ def measured(population: Population, jobs: Sequence[Descent], data: DataSet, epo
 
 def paper_llcs(lands: Sequence[Landscape], job: Descent) -> list[Estimate]:
     """λ̂ of several networks by the paper's recipe: SGLD, nβ = n/log n, γ = 100, 4 chains from w*, all draws kept."""
-    losses = ManyLosses(lands, PAPER_CHAINS)
+    losses = StackedLosses(lands, PAPER_CHAINS)
     nbeta = watanabe_nbeta(lands[0].n)
     run_ = plain.sample(
         "sgld", losses, Resolution(nbeta, PAPER_GAMMA), step_size=job.step_size, chains=PAPER_CHAINS * len(lands),

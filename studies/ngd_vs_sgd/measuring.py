@@ -6,11 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import torch
-from torch import Tensor
-
 from basinscope.curvature.tiles import convolutional
-from basinscope.errors import InputError
 from basinscope.estimates import Estimate
 from basinscope.landscape import Landscape, watanabe_nbeta
 from basinscope.measures.hessian_trace import hessian_trace
@@ -19,8 +15,8 @@ from basinscope.measures.soft_rank import soft_rank
 from basinscope.measures.wbic import from_llc
 from basinscope.sampling import plain
 from basinscope.sampling.calibration import Resolution
-from basinscope.sampling.chains import ChainLosses
 from basinscope.sampling.diagnostics import summarize
+from basinscope.sampling.stacked import StackedLosses
 
 from .plan import Training
 
@@ -31,49 +27,19 @@ PAPER_CHAINS = 2
 CONVOLVED = 10_000  # samples for matrices of convolutional networks: with all, LeNet-5's took over 50 s of an H200
 
 
-class ManyLosses(ChainLosses):
-    """Excess losses of several networks of one architecture on the same data: `chains` rows for each of them.
-
-    Args:
-        lands: the landscapes; they differ in their parameters alone.
-        chains: chains of each.
-    """
-
-    def __init__(self, lands: Sequence[Landscape], chains: int) -> None:
-        if not lands:
-            raise InputError("no networks to measure: expected at least one landscape")
-        super().__init__(lands[0])
-        self._origins = torch.stack([land.flatten(land.parameters) for land in lands]).repeat_interleave(chains, 0)
-        self._bases = torch.stack([land.per_sample() for land in lands])
-        self._owner = torch.arange(len(lands), device=self.origin.device).repeat_interleave(chains)[:, None]
-
-    def means(self) -> list[float]:
-        """L_n(w*) of every network."""
-        return self._bases.double().mean(1).tolist()
-
-    def minibatch(self, delta: Tensor, indices: Tensor, scale: float = 1.0) -> tuple[Tensor, Tensor]:
-        """As for one network, each chain against its own w*."""
-        with self._quick():
-            losses, gradient = self._with_gradient(delta, self.land.take(indices), 0, scale / indices.shape[1])
-        return (losses.double() - self._bases[self._owner, indices]).mean(1), gradient
-
-    def _points(self, delta: Tensor) -> Tensor:
-        return super()._points(delta + (self._origins - self.origin))
-
-
 def paper_llcs(lands: Sequence[Landscape], *, draws: int, gamma: float, seed: int) -> list[dict[str, Estimate]]:
     """λ̂ of several networks by the paper's recipe, all chains at once: `llc_paper` and `wbic_paper` of each.
 
     SGLD with nβ = 128/log 128 = 26.4, batches of 128, step 1e-4, two chains from w*, all draws kept. Nothing corrects
     its bias, +(ε nβ/8) Tr H + (ε (nβ)²/8m) Tr C to first order; and the WBIC is n E[L_n] at that temperature.
     """
-    losses = ManyLosses(lands, PAPER_CHAINS)
+    losses = StackedLosses(lands, PAPER_CHAINS)
     run = plain.sample(
         "sgld", losses, Resolution(PAPER_NBETA, gamma), step_size=PAPER_STEP, chains=PAPER_CHAINS * len(lands),
         draws=draws, batch_size=min(BATCH, lands[0].n), burn_in=0.0, seed=seed, report=lambda fraction, text: None,
     )  # fmt: skip
     found = []
-    for number, base in enumerate(losses.means()):
+    for number, base in enumerate(losses.base.double().mean(1).tolist()):
         rows = slice(PAPER_CHAINS * number, PAPER_CHAINS * (number + 1))
         n = lands[number].n
         if not run.alive[rows].all():
