@@ -22,8 +22,8 @@ Axis = tuple[int, int]  # a tensor's number, and one of its axes
 class AxisSettings:
     """Settings of one tensor, as `OnlineNGD` has them."""
 
-    alpha: float
-    epsilon: float
+    alpha: float | Tensor  # α and ε may be tensors with one value for each of the leading axes' members
+    epsilon: float | Tensor
     eta: float | None
     history: float
     delta: float

@@ -1,6 +1,7 @@
 """The online low-rank Fisher matrix of Povey, Zhang and Khudanpur (2015), as pure functions of its state.
 
-Every function takes leading axes: many matrices of one shape are handled at once.
+Every function takes leading axes: many matrices of one shape are handled at once, each with its own α and ε if these
+are tensors.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ class LowRank(NamedTuple):
     floor: Tensor
 
 
-def initial(rows: Tensor, rank: int, *, eta: float, epsilon: float, delta: float) -> LowRank:
+def initial(rows: Tensor, rank: int, *, eta: float, epsilon: float | Tensor, delta: float) -> LowRank:
     """The state before the first step: ε·I, then a few updates with the first rows (…, N, D).
 
     The first basis has rows proportional to (1.1, 0, …, 1, 0, …): every coordinate takes part in one of them, and no
@@ -35,7 +36,7 @@ def initial(rows: Tensor, rank: int, *, eta: float, epsilon: float, delta: float
     basis = (place % rank == torch.arange(rank, device=rows.device)[:, None]).double()
     basis = basis * torch.where(place < rank, 1.1, 1.0)
     basis = (basis / basis.norm(dim=1, keepdim=True)).to(rows.dtype).expand(*rows.shape[:-2], rank, size)
-    small = torch.full(rows.shape[:-2], epsilon, dtype=torch.float64, device=rows.device)
+    small = torch.as_tensor(epsilon, dtype=torch.float64, device=rows.device).expand(rows.shape[:-2]).clone()
     state = LowRank(basis, small[..., None].expand(*small.shape, rank), small)
     for _ in range(INITIAL_UPDATES):
         update = due(state, rows, eta=eta, epsilon=epsilon, delta=delta)
@@ -43,7 +44,7 @@ def initial(rows: Tensor, rank: int, *, eta: float, epsilon: float, delta: float
     return state
 
 
-def preconditioned(state: LowRank, rows: Tensor, *, alpha: float, rescale: bool) -> Tensor:
+def preconditioned(state: LowRank, rows: Tensor, *, alpha: float | Tensor, rescale: bool) -> Tensor:
     """X G⁻¹ for rows X (…, N, D) with G = F + (α/D) tr F · I, or that scaled to ‖X‖.
 
     G⁻¹ = (I − RᵀER)/β with β = ρ(1 + α) + (α/D) tr D and E = D/(D + β).
@@ -69,11 +70,11 @@ class Due(NamedTuple):
     state: LowRank
     projection: Tensor
     total: Tensor
-    epsilon: float
+    epsilon: float | Tensor
     delta: float
 
 
-def due(state: LowRank, rows: Tensor, *, eta: float, epsilon: float, delta: float) -> Due:
+def due(state: LowRank, rows: Tensor, *, eta: float, epsilon: float | Tensor, delta: float) -> Due:
     """The update of a state with rows X (…, N, D): T = ηS + (1 − η)F with S = XᵀX/N."""
     along = (rows @ state.basis.mT).mT @ rows
     kept = (state.spectrum + state.floor[..., None])[..., None] * state.basis.double()
