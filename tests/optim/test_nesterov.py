@@ -176,3 +176,34 @@ def test_as_many_values_as_members():
         Population(build, MEMBERS, (IMAGES, LABELS), optimizer=Stacked(alpha=(0.1, 0.2)))
     with pytest.raises(bs.InputError, match="alpha must be a positive finite number, got -1"):
         Stacked(alpha=(0.1, -1.0))
+
+
+# ---------------------------------------------------------------------- the published arithmetic
+
+
+def directions(single, dtype, steps):
+    generator = torch.Generator().manual_seed(2)
+    scales = torch.logspace(0, -3, 60, dtype=f64)
+    weight = torch.nn.Parameter(torch.zeros(30, 60, dtype=dtype))
+    optimizer = OnlineNGD([weight], lr=1.0, alpha=0.01, single=single)
+    found = []
+    for _ in range(steps):
+        weight.grad = (torch.randn(30, 60, generator=generator, dtype=f64) * scales).to(dtype)
+        before = weight.detach().clone()
+        optimizer.step()
+        found.append((before - weight.detach()).double())
+    return torch.stack(found), optimizer._axes.states[0, 1]
+
+
+def test_the_published_arithmetic_is_the_same_algorithm_where_nothing_is_rounded_away():
+    ours, theirs = directions(False, f64, 40)[0], directions(True, f64, 40)[0]
+    assert torch.allclose(ours, theirs, rtol=1e-4, atol=1e-6 * float(ours.abs().max()))
+
+
+def test_in_single_precision_the_published_arithmetic_loses_its_orthonormal_basis():
+    for single, lost in ((False, False), (True, True)):
+        state = directions(single, torch.float32, 200)[1]
+        products = state.basis.double() @ state.basis.double().mT
+        error = float((products - torch.eye(len(products), dtype=f64)).abs().max())
+        assert (error > 0.1) == lost
+    assert preset("paper")["single"]

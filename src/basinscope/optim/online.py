@@ -35,6 +35,8 @@ class OnlineNGD(NaturalGradient):
         delta: floor of ρ and D, relative to the largest eigenvalue.
         rank: r, or (r of the first axis, r of the others); None: min((D + 1)/2, 80). Never more than D − 1.
         rescale: keep the norm of the gradient.
+        single: learn F as the published code of papers 000/001 does, whose rounding errors decide most of its
+            directions (see `lowrank.due`); False: learn it accurately.
         update_period: steps between two updates of F; the first ten steps always update it.
         momentum: μ of v ← μ·v + direction, along which a step goes.
         nesterov: go along direction + μ·v instead.
@@ -64,6 +66,7 @@ class OnlineNGD(NaturalGradient):
         delta: float = 5e-4,
         rank: int | tuple[int, int] | None = None,
         rescale: bool = True,
+        single: bool = False,
         update_period: int = 4,
         momentum: float = 0.0,
         nesterov: bool = False,
@@ -78,8 +81,8 @@ class OnlineNGD(NaturalGradient):
             raise InputError(f"rank must be a whole number of at least 1, a pair of them or None, got {rank!r}")
         options = {
             "lr": lr, "alpha": alpha, "epsilon": epsilon, "eta": eta, "history": history, "delta": delta, "rank": rank,
-            "rescale": rescale, "update_period": update_period, "momentum": momentum, "nesterov": nesterov,
-            "weight_decay": weight_decay,
+            "rescale": rescale, "single": single, "update_period": update_period, "momentum": momentum,
+            "nesterov": nesterov, "weight_decay": weight_decay,
         }  # fmt: skip
         super().__init__(parameters, options)
         self._axes = Axes({})

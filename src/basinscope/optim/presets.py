@@ -17,7 +17,7 @@ _PAPER: dict[str, dict[str, Any]] = {
     "kfac": {"lr": 1e-2, "alpha": 0.1, "epsilon": 1e-10, "eta": 0.9, "rescale": False, **_MOMENTUM},
     "online": {
         "lr": 1e-2, "alpha": 0.1, "epsilon": 1e-10, "eta": 0.9, "delta": 5e-4, "rank": None, "rescale": True,
-        "update_period": 4, **_MOMENTUM,
+        "single": True, "update_period": 4, **_MOMENTUM,
     },
 }  # fmt: skip
 

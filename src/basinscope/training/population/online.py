@@ -37,6 +37,7 @@ class OnlineNGD:
     delta: float = 5e-4
     rank: int | tuple[int, int] | None = None
     rescale: bool = True
+    single: bool = False
     update_period: int = 4
     momentum: float = 0.0
     nesterov: bool = False
