@@ -95,7 +95,7 @@ class Axes:
             turned = found[number].movedim(axis + self._leading, -1)
             flat = turned.reshape(*lead, -1, size)
             eta = weight_of_batch(flat.shape[-2], own.history) if own.eta is None else own.eta
-            rates = {"eta": eta, "epsilon": own.epsilon, "delta": own.delta, "single": own.single}
+            rates: dict[str, Any] = {"eta": eta, "epsilon": own.epsilon, "delta": own.delta, "single": own.single}
             if first or (number, axis) not in self.states:
                 self._put((number, axis), initial(flat, rank_of_axis(own.rank, axis, size), **rates))
             state = self.states[number, axis]

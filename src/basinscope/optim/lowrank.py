@@ -121,7 +121,9 @@ def due(
     projection = torch.where(sound[..., None, None], projection, state.basis.to(projection.dtype))
     if single:
         sound = sound & torch.isfinite(squared).all(-1).all(-1)
-        gram = torch.where(sound[..., None, None], squared, torch.eye(squared.shape[-1]).to(squared))
+        gram = torch.where(
+            sound[..., None, None], squared, torch.eye(squared.shape[-1], dtype=squared.dtype, device=squared.device)
+        )
     else:
         gram = projection @ projection.mT
     total = torch.where(sound, total, torch.full_like(total, torch.nan))

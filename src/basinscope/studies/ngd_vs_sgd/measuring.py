@@ -42,7 +42,8 @@ class ManyLosses(ChainLosses):
         if not lands:
             raise InputError("no networks to measure: expected at least one landscape")
         super().__init__(lands[0])
-        self._origins = torch.stack([land.flatten(land.parameters) for land in lands]).repeat_interleave(chains, 0)
+        origins = torch.stack([land.flatten(land.parameters) for land in lands])
+        self._offsets = (origins - self.origin).repeat_interleave(chains, 0)
         self._bases = torch.stack([land.per_sample() for land in lands])
         self._owner = torch.arange(len(lands), device=self.origin.device).repeat_interleave(chains)[:, None]
 
@@ -57,7 +58,7 @@ class ManyLosses(ChainLosses):
         return (losses.double() - self._bases[self._owner, indices]).mean(1), gradient
 
     def _points(self, delta: Tensor) -> Tensor:
-        return super()._points(delta + (self._origins - self.origin))
+        return super()._points(delta + self._offsets)
 
 
 def paper_llcs(lands: Sequence[Landscape], *, draws: int, gamma: float, seed: int) -> list[dict[str, Estimate]]:
