@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any
@@ -18,7 +18,9 @@ from basinscope.zoo.models import ffnn, lenet5
 
 from .plan import Training
 
-NATURAL = ("online", "kfac", "exact")
+NATURAL = ("online", "accurate", "kfac", "exact")
+# Mean and standard deviation that images are normalized by: the authors' own, and for the digits those of the data.
+NORMALIZED = {"mnist": (0.1307, 0.3081), "fashion_mnist": (0.5, 0.5), "digits": (0.3049, 0.3758)}
 
 
 def device() -> torch.device:
@@ -28,13 +30,17 @@ def device() -> torch.device:
 
 @lru_cache(maxsize=4)
 def data_set(name: str, network: str, samples: int, label_noise: float) -> DataSet:
-    """The data of a job: the first `samples` of them (0: all), some labels drawn anew, digits enlarged for LeNet-5.
+    """The data of a job: the first `samples` of them (0: all), normalized, some labels drawn anew, digits enlarged for
+    LeNet-5.
 
     Examples:
         >>> data_set("digits", "lenet5", 300, 0.0)
         DataSet(digits: 300 + 360 samples of shape (1, 32, 32), 10 classes)
     """
     found = load(name, train=samples or None)
+    mean, deviation = NORMALIZED[name]
+    train, test = (((x - mean) / deviation, y) for x, y in (found.train, found.test))
+    found = replace(found, train=train, test=test)
     if network == "lenet5" and found.train[0].shape[-1] == 8:
         pairs = [(x.repeat_interleave(4, 2).repeat_interleave(4, 3), y) for x, y in (found.train, found.test)]
         found = replace(found, train=pairs[0], test=pairs[1])
@@ -79,20 +85,32 @@ def seeded_network(job: Training) -> nn.Module:
 
 
 def builder(job: Training, kind: str, lr: float) -> Callable[[nn.Module], Any]:
-    """Makes the optimizer `kind` for a network, with the paper's settings but for rate, α and ε of the job."""
+    """Makes the optimizer `kind` for a network, with the paper's settings where the job has none of its own."""
     if kind == "sgd":
-        return lambda net: torch.optim.SGD(net.parameters(), lr=lr)
+        return lambda net: torch.optim.SGD(net.parameters(), lr=lr, **momentum(job))
     if kind not in NATURAL:
         raise InputError(f"an optimizer must be one of sgd, {', '.join(NATURAL)}, got {kind!r}")
-    options = {**preset("paper", kind), "lr": lr, "alpha": job.alpha, "epsilon": job.epsilon}
-    if kind == "online":
+    options = {**settings(job, kind), "lr": lr, "alpha": job.alpha, "epsilon": job.epsilon}
+    if kind in ("online", "accurate"):
         return lambda net: OnlineNGD(net.parameters(), **options)
     return lambda net: (KFAC if kind == "kfac" else ExactNGD)(net, **options)
 
 
-def stacked(job: Training) -> Any:
-    """The same optimizer for a population; learning rates are its members' own."""
-    if job.optimizer == "sgd":
-        return population.SGD()
-    options = {name: value for name, value in preset("paper").items() if name != "lr"}
-    return population.OnlineNGD(**{**options, "alpha": job.alpha, "epsilon": job.epsilon})
+def momentum(job: Training) -> dict[str, Any]:
+    """Nesterov's momentum, if the job has any."""
+    return {"momentum": job.momentum, "nesterov": job.momentum > 0}
+
+
+def settings(job: Training, kind: str) -> dict[str, Any]:
+    """The paper's settings of a natural gradient, those of the job aside; `accurate` has no rounding errors."""
+    found = {**preset("paper", "online" if kind == "accurate" else kind), **momentum(job)}
+    return {**found, "single": False} if kind == "accurate" else found
+
+
+def stacked(jobs: Sequence[Training], kind: str) -> Any:
+    """The optimizer `kind` for a population with a member for each job; learning rates are the members' own."""
+    if kind == "sgd":
+        return population.SGD(**momentum(jobs[0]))
+    options = {name: value for name, value in settings(jobs[0], kind).items() if name != "lr"}
+    own = {"alpha": tuple(job.alpha for job in jobs), "epsilon": tuple(job.epsilon for job in jobs)}
+    return population.OnlineNGD(**{**options, **own})

@@ -14,8 +14,11 @@ if TYPE_CHECKING:
     import pandas as pd
 
 SGD, NGD = "#2166ac", "#b2182b"
-INKS = {"sgd": SGD, "online": NGD, "kfac": "#e08214", "exact": "#542788", "trunk": "#333333"}
-NAMES = {"sgd": "SGD", "online": "NGD (online)", "kfac": "NGD (KFAC)", "exact": "NGD (exact)", "trunk": "trunk (SGD)"}
+INKS = {"sgd": SGD, "online": NGD, "accurate": "#f4a582", "kfac": "#e08214", "exact": "#542788", "trunk": "#333333"}
+NAMES = {
+    "sgd": "SGD", "online": "NGD (online)", "accurate": "NGD (online, accurate)", "kfac": "NGD (KFAC)",
+    "exact": "NGD (exact)", "trunk": "trunk (SGD)",
+}  # fmt: skip
 LABELS = {
     **MEASUREMENTS, "train_loss": "training loss", "validation_loss": "validation loss", "update_norm": "‖lr·v‖",
     "direction_norm": "‖v‖", "wbic": "WBIC (β = 1/log n)", "wbic_paper": "WBIC, paper's SGLD",
@@ -148,8 +151,8 @@ def figure_smoothing(table: pd.DataFrame) -> Any:
             mean, error = float(plain[name].iloc[0]), 1.96 * float(plain[f"{name}_stderr"].iloc[0])
             axis.axhline(mean, color=SGD, label=NAMES["sgd"])
             axis.axhspan(mean - error, mean + error, color=SGD, alpha=0.15, linewidth=0)
-        axis.set_xscale("log")
-        axis.set_xlim(0.5 * line[swept].min(), 2 * line[swept].max())  # also where nothing could be measured
+        axis.set_xscale("symlog", linthresh=line.loc[line[swept] > 0, swept].min())
+        axis.set_xlim(0, 2 * line[swept].max())  # also where nothing could be measured
         axis.set_xlabel("α" if swept == "alpha" else "ε", fontsize=9)
         axis.set_title(LABELS[name], fontsize=9)
     axes[0].legend(frameon=False, fontsize=8)
@@ -161,9 +164,9 @@ def figure_branches(table: pd.DataFrame) -> Any:
     names = [
         name for name in ("llc_paper", "hessian_trace", "train_loss", "validation_loss", "update_norm") if name in table
     ]
-    trunks = list(table.groupby(["data", "lr"], sort=False))
+    trunks = list(table.groupby(["data", "lr", "trunk_epochs"], sort=False))
     drawn, axes = panels(len(trunks) * len(names), len(names), 3.4, 2.8)
-    for row, ((data, lr), own) in enumerate(trunks):
+    for row, ((data, lr, _), own) in enumerate(trunks):
         for axis, name in zip(axes[row * len(names) :], names, strict=False):
             for run in dict.fromkeys(own["run"]):
                 kind, _, rate = run.partition("@")

@@ -4,6 +4,7 @@ import subprocess
 import sys
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 
@@ -11,17 +12,26 @@ from basinscope.runs.driver import run
 from basinscope.runs.results import Results
 from basinscope.runs.settings import resolved
 from basinscope.runs.store import Store
+from basinscope.training import Member, Population
 from studies.ngd_vs_sgd import plan
 from studies.ngd_vs_sgd.__main__ import key_of, main, planned
-from studies.ngd_vs_sgd.running import Moment, Trained, matching, run_branches, run_population, settled
+from studies.ngd_vs_sgd.cases import builder, data_of, seeded_network, stacked
+from studies.ngd_vs_sgd.populations import (
+    BRANCHED,
+    Moment,
+    Trained,
+    matching,
+    run_branches,
+    run_population,
+)
 from studies.ngd_vs_sgd.study import STUDY
 
 TINY = [
     "data=[digits]", "networks=['1x3']", "network=1x3", "variant_network=1x3", "samples=60", "variant_samples=60",
-    "batch_size=30", "seeds=2", "few_seeds=2", "branch_seeds=2", "full_seeds=0", "epochs=2", "every=2", "draws=16",
-    "alphas=[0.1]", "epsilons=[1.0e-10, 1.0e-3, 1.0]", "sweep_epochs=1", "trunk_epochs=1",
-    "low_trunk_epochs=1", "branch_epochs=1", "curve_epochs=1", "overfit_samples=60", "overfit_epochs=4",
-    "overfit_every=1", "lr=0.5",
+    "batch_size=30", "seeds=2", "few_seeds=2", "full_seeds=0", "epochs=2", "every=2", "draws=16", "measured=[1]",
+    "alphas=[0.1]", "epsilons=[1.0e-10, 1.0e-3, 1.0]", "sweep_epochs=1",
+    "trunks=['digits 0.1 2 4 sgd@0.1 online@0.1 online@0.2', 'digits 0.2 1 3 sgd@0.2']", "branch_every=3",
+    "curve_epochs=2", "overfit_samples=60", "overfit_epochs=4", "overfit_every=1", "lr=0.1",
 ]  # fmt: skip
 
 
@@ -55,7 +65,7 @@ def test_all_parts_run_without_pydantic_and_become_tables_figures_and_a_page(tmp
 
 
 def test_the_study_runs_singly_and_in_populations(tmp_path):
-    tiny = planned("smoke", [*TINY, "parts=[epochs, sizes]", "few_seeds=1"])
+    tiny = planned("smoke", [*TINY, "parts=[variants, sizes]", "few_seeds=1"])
     given = {name: list(v) if isinstance(v, tuple) else v for name, v in vars(tiny).items()}
     assert run(STUDY, tmp_path / "store", settings=given, progress=False).complete
     results = Results(STUDY, resolved(STUDY, "smoke", given), Store(tmp_path / "store"))
@@ -69,18 +79,18 @@ def test_a_run_stops_before_its_time_and_goes_on_where_it_was(tmp_path, capsys):
         "smoke",
         *changes(),
         "--set",
-        "parts=[epochs]",
+        "parts=[variants]",
         "--out",
         str(tmp_path),
         "--scratch",
         str(tmp_path / "s"),
     ]
     assert main(["run", *only, "--minutes", "0"]) == 3
-    assert "4 units left" in capsys.readouterr().out
-    job = next(plan.jobs(planned("smoke", [*TINY, "parts=[epochs]"])))
+    assert "10 units left" in capsys.readouterr().out
+    job = next(plan.jobs(planned("smoke", [*TINY, "parts=[variants]"])))
     (tmp_path / f"{key_of(job)}.json").write_text(json.dumps({}))
     assert main(["run", *only, "--minutes", "0"]) == 3
-    assert "3 units left" in capsys.readouterr().out
+    assert "9 units left" in capsys.readouterr().out
 
 
 def test_an_unknown_setting_is_named(capsys, tmp_path):
@@ -88,38 +98,89 @@ def test_an_unknown_setting_is_named(capsys, tmp_path):
     assert "seeds" in capsys.readouterr().err
 
 
-def test_branches_start_where_the_trunk_ended_and_all_five_combinations_are_there(tmp_path):
-    jobs = [job for job in plan.jobs(planned("smoke", [*TINY, "parts=[branches]"])) if job.seed == 0]
-    assert sum(len(job.rates) for job in jobs) == 7  # two SGD continuations, and the five combinations' other branch
-    rows = run_branches(jobs[1], tmp_path)
-    assert list(dict.fromkeys(row["run"] for row in rows)) == ["trunk", *jobs[1].rates]
-    assert not set(jobs[1].config()) & {name for row in rows for name in row}
-    end = max(row["step"] for row in rows if row["run"] == "trunk")
-    assert {row["origin"] for row in rows if row["run"] != "trunk"} == {end}
-    assert all(row["step"] > end for row in rows if row["run"] != "trunk")
+def test_branches_start_where_their_trunks_ended_and_end_where_they_should():
+    jobs = list(plan.jobs(planned("smoke", [*TINY, "parts=[branches]"])))
+    assert [(job.lr, job.seed) for job in jobs] == [(0.1, 0), (0.1, 1), (0.2, 0), (0.2, 1)]
+    for job, rows in zip(jobs, run_branches(jobs), strict=True):
+        assert list(dict.fromkeys(row["run"] for row in rows)) == ["trunk", *job.rates]
+        assert not set(job.config()) & {column for row in rows for column in row}
+        for name in ("trunk", *job.rates):
+            epochs = [row["epoch"] for row in rows if row["run"] == name]
+            first, last = (0, job.trunk_epochs) if name == "trunk" else (job.trunk_epochs + 1, job.epochs)
+            assert epochs == list(range(first, last + 1))
+            measured = [row["epoch"] for row in rows if row["run"] == name and "llc_paper" in row]
+            assert measured == [epoch for epoch in epochs if (epoch % 3 == 0 and epoch) or epoch > last - 2]
+        end = max(row["step"] for row in rows if row["run"] == "trunk")
+        assert {row["origin"] for row in rows if row["run"] != "trunk"} == {end}
 
 
-def test_a_trunk_ends_when_it_is_flat_after_its_drop_and_not_before():
-    def told(*losses):
-        return settled([{"train_loss": 2.3}, *({"train_loss": loss, "llc_paper": 5.0} for loss in losses)])
+def test_a_branch_is_the_networks_own_training_from_the_end_of_its_trunk():
+    """By hand, on the samples that the population draws: SGD with Nesterov's momentum, velocity zero at the split."""
+    jobs = list(plan.jobs(planned("smoke", [*TINY, "parts=[branches]", "few_seeds=1"])))[1:]
+    (rows,) = run_branches(jobs)
+    (job,) = jobs
+    data = data_of(job)
+    net = seeded_network(job)
+    for seed, epochs in ((job.seed, 1), (job.seed + BRANCHED, 2)):
+        drawn = Population([net], [Member(seed=seed, batch_size=30)], data.train, optimizer="sgd")
+        sgd = torch.optim.SGD(net.parameters(), lr=0.2, momentum=0.9, nesterov=True)
+        for step in range(2 * epochs):
+            few = drawn.batch(0, step)
+            sgd.zero_grad()
+            torch.nn.functional.cross_entropy(net(data.train[0][few]), data.train[1][few]).backward()
+            before = [parameter.detach().clone() for parameter in net.parameters()]
+            sgd.step()
+    lengths = [float((p.detach() - old).norm()) for p, old in zip(net.parameters(), before, strict=True)]
+    loss = torch.nn.functional.cross_entropy(net(data.train[0]), data.train[1])
+    assert rows[-1]["train_loss"] == pytest.approx(loss.item(), rel=1e-4)
+    assert rows[-1]["update_norm"] == pytest.approx(sum(each**2 for each in lengths) ** 0.5, rel=1e-3)
+    assert rows[-1]["update_norm_paper"] == pytest.approx(sum(lengths), rel=1e-3)
+    met = (net(data.test[0]).argmax(1) == data.test[1]).float().mean()
+    assert rows[-1]["accuracy"] == pytest.approx(float(met), abs=1e-6)
 
-    assert told(2.30, 2.29, 2.28, 2.27) is None
-    assert told(1.5, 1.2, 1.0) is None
-    assert "flat" in told(1.5, 1.01, 1.0, 0.99)
-    assert settled([]) is None
 
-
-def test_a_population_of_lenets_is_measured_at_its_end_and_at_equal_loss():
-    few = [*TINY, "parts=[sizes]", "networks=[lenet5]", "samples=12", "batch_size=6", "epochs=1", "seeds=1"]
+def test_weights_that_are_kept_are_those_of_the_rows(tmp_path):
+    few = [*TINY, "parts=[sizes]", "kinds=[sgd, online]", "kept_seeds=1"]
     jobs = list(plan.jobs(planned("smoke", few)))
-    rows = run_population(jobs)
-    assert sorted(row["moment"] for each in rows for row in each) == ["end", "end", "matched"]
-    assert all(row["hessian_trace"] > 0 for each in rows for row in each)
+    rows = dict(zip(jobs, run_population(jobs, tmp_path), strict=True))
+    for job in jobs:
+        path = tmp_path / f"weights-digits-1x3-{job.optimizer}.npz"
+        with np.load(path) as archive:
+            names = [name for name in archive.files if name.startswith(f"{job.seed}.")]
+            assert bool(names) == (job.seed == 0)
+            for row in rows[job] if names else []:
+                if row["moment"] == "training":
+                    continue
+                net = seeded_network(job)
+                start = f"{job.seed}.{row['moment']}."
+                own = {name.removeprefix(start): archive[name] for name in names if name.startswith(start)}
+                net.load_state_dict({name: torch.from_numpy(array) for name, array in own.items()})
+                images, labels = data_of(job).train
+                loss = torch.nn.functional.cross_entropy(net(images), labels)
+                assert loss.item() == pytest.approx(row["train_loss"], rel=1e-5)
+
+
+def test_a_population_of_lenets_is_measured_at_its_end_and_at_equal_loss(tmp_path):
+    few = [
+        *TINY,
+        "parts=[sizes]",
+        "kinds=[sgd, online]",
+        "networks=[lenet5]",
+        "samples=12",
+        "batch_size=6",
+        "epochs=1",
+        "seeds=1",
+    ]
+    jobs = list(plan.jobs(planned("smoke", few)))
+    rows = run_population(jobs, tmp_path)
+    moments = [row["moment"] for each in rows for row in each]
+    assert sorted(moments) == ["end", "end", "matched", "training", "training"]
+    assert all(row["hessian_trace"] > 0 for each in rows for row in each if row["moment"] != "training")
 
 
 def test_matching_takes_the_moment_nearest_to_where_the_slower_twin_ended():
     def group(*losses):
-        moments = [Moment(step, {}, torch.tensor(each)) for step, each in enumerate(losses)]
+        moments = [Moment(step, {}, torch.tensor(each), {}) for step, each in enumerate(losses)]
         return Trained([], moments, frozenset(), 1)
 
     fast = group([2.0, 2.0, 2.0], [1.0, 1.2, 1.0], [0.5, 0.5, 0.5])
@@ -128,12 +189,36 @@ def test_matching_takes_the_moment_nearest_to_where_the_slower_twin_ended():
     assert {m: moment.step for m, moment in matching(slow, fast).items()} == {1: 1}
 
 
-def test_the_paper_scale_is_what_the_paper_did():
+def test_the_paper_scale_is_what_the_authors_did():
     found = plan.Plan()
     assert (found.size_alpha, found.alpha, found.epsilon, found.lr, found.batch_size) == (1e-2, 1e-1, 1e-10, 1e-2, 128)
+    assert (found.momentum, found.epochs, found.seeds, found.draws, found.gamma) == (0.9, 20, 30, 1000, 100.0)
     jobs = list(plan.jobs(found))
     assert len({key_of(job) for job in jobs}) == len(jobs)
     assert max(sum(map(plan.cost, unit)) for unit in plan.units(jobs)) < 300
     assert all(plan.job_of(job.config()) == job for job in jobs)
-    assert {job.network for job in jobs if job.part == "sizes"} >= {"1x64", "2x512", "lenet5"}
-    assert replace(jobs[0], seed=1) in jobs
+    assert {job.network for job in jobs if job.part == "sizes"} == {"1x64", "1x128", "1x256", "2x64", "2x128", "2x256"}
+    assert replace(jobs[5], seed=6) in jobs
+    swept = {(job.alpha, job.epsilon) for job in jobs if job.part == "smoothing" and job.optimizer == "online"}
+    assert len(swept) == 18  # eleven α, eight ε, one of them in both
+    assert {job.trunk_epochs for job in jobs if job.part == "branches"} == {15, 20, 30}
+
+
+def test_images_are_normalized():
+    (job,) = plan.jobs(planned("smoke", [*TINY, "parts=[sizes]", "samples=0", "seeds=1", "kinds=[sgd]"]))
+    images = data_of(job).train[0]
+    assert abs(float(images.mean())) < 1e-3
+    assert float(images.std()) == pytest.approx(1, abs=1e-3)
+
+
+def test_the_optimizers_have_the_papers_settings_and_the_jobs_own():
+    (job,) = plan.jobs(planned("smoke", [*TINY, "parts=[sizes]", "seeds=1", "kinds=[online]"]))
+    net = seeded_network(job)
+    for kind in ("sgd", "online", "accurate", "kfac", "exact"):
+        group = builder(job, kind, 0.03)(net).param_groups[0]
+        assert (group["lr"], group["momentum"], group["nesterov"]) == (0.03, 0.9, True)
+        assert kind == "sgd" or (group["alpha"], group["epsilon"]) == (job.alpha, job.epsilon)
+        if kind in ("online", "accurate"):
+            both = stacked([job, job], kind)
+            assert group["single"] == both.single == (kind == "online")
+            assert (both.alpha, both.nesterov, both.momentum) == ((job.alpha,) * 2, True, 0.9)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -34,7 +35,7 @@ class EntropySGD:
     def capturable(self) -> bool:
         return True
 
-    def start(self, points: Tensor, layout: Layout) -> dict[str, Tensor]:
+    def start(self, points: Tensor, layout: Layout, order: Sequence[int]) -> dict[str, Tensor]:
         own = {"centre": points.clone(), "mean": points.clone()}
         return own | {name: torch.zeros_like(points) for name in ("inner", "outer") if self.momentum}
 
