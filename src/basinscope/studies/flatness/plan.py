@@ -243,7 +243,7 @@ def cost(job: Network) -> float:
     sample, seen = _SAMPLE[job.architecture] * job.samples, job.samples + job.test_matrices
     matrices = _MATRICES[job.architecture] * (1.0 if job.relations else 0.35)
     curvature = _CURVATURE[job.architecture] + matrices * seen
-    polish = (matrices * job.samples + job.polish * (1.5 * sample + 1e-4)) if job.polish else 0.0
+    polish = 1.5 * (matrices * job.samples + job.polish * (1.5 * sample + 1e-4)) if job.polish else 0.0
     gradients = 2 * (job.draws + job.warmup) * (job.leapfrogs + 1) if job.draws else 0
     return training(job) + curvature + polish + gradients * (sample + 5e-5)
 

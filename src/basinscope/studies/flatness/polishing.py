@@ -1,4 +1,8 @@
-"""From where training ended to a minimum: L-BFGS on all samples, preconditioned by (F + wI)⁻¹, for many networks."""
+"""From where training ended to a minimum: L-BFGS on all samples, preconditioned by (F + wI)⁻¹, for many networks.
+
+The loss never rises. A ReLU network's loss has kinks, and where weak penalties let a few samples decide, its lowest
+points may lie on them: there the gradient need not vanish, and no number of steps meets the aim.
+"""
 
 from __future__ import annotations
 
@@ -72,22 +76,25 @@ def polished(
 
 def _round(places: Mapping[int, Network], fit: Fitted) -> tuple[list[Newton], Polished]:
     """The Newton steps of networks where they are, and where they get with these as preconditioners."""
-    steps = []
-    for number, job in places.items():
-        land = landscape(job, fit.point(number, network_of(job)), samples_of(job)[0])
-        found = matrices(land, outputs(land), relations=False)
-        steps.append(newton(found, job.weight_decay, job.samples, land.flatten(land.parameters)))
-    stack = Stack(land, fit.weights[list(places)])
+    steps = [_step(job, fit, number) for number, job in places.items()]
+    jobs = list(places.values())
+    first = landscape(jobs[0], fit.point(next(iter(places)), network_of(jobs[0])), samples_of(jobs[0])[0])
     decays, aims = (
-        torch.tensor(values, dtype=torch.float64, device=land.device)
-        for values in ([job.weight_decay for job in places.values()], [AIM * step.tic for step in steps])
+        torch.tensor(values, dtype=torch.float64, device=first.device)
+        for values in ([job.weight_decay for job in jobs], [AIM * step.tic for step in steps])
     )
-    inverses = torch.stack([step.inverse.inverse for step in steps])
-    return steps, descended(stack, decays, inverses, aims, next(iter(places.values())).polish)
+    inverses = [step.inverse.inverse for step in steps]  # not stacked: they take gigabytes
+    return steps, descended(Stack(first, fit.weights[list(places)]), decays, inverses, aims, jobs[0].polish)
+
+
+def _step(job: Network, fit: Fitted, number: int) -> Newton:
+    land = landscape(job, fit.point(number, network_of(job)), samples_of(job)[0])
+    found = matrices(land, outputs(land), relations=False)
+    return newton(found, job.weight_decay, job.samples, land.flatten(land.parameters))
 
 
 @torch.no_grad()
-def descended(stack: Stack, decays: Tensor, inverses: Tensor, aims: Tensor, steps: int) -> Polished:
+def descended(stack: Stack, decays: Tensor, inverses: Sequence[Tensor], aims: Tensor, steps: int) -> Polished:
     """Minimize L_n + (w/2)‖θ‖² for all networks of a stack, from its weights on.
 
     L-BFGS with the inverse Hessian M to begin with; a step that gains too little is halved. A network is left alone
@@ -96,7 +103,7 @@ def descended(stack: Stack, decays: Tensor, inverses: Tensor, aims: Tensor, step
     Args:
         stack: the networks, M of them with d parameters.
         decays: w of each, (M,).
-        inverses: M of each, symmetric and positive definite, (M, d, d) in float64.
+        inverses: M of each, symmetric and positive definite, (d, d) in float64.
         aims: (M,).
         steps: tries, at most; each takes one gradient.
     """
@@ -109,7 +116,7 @@ def descended(stack: Stack, decays: Tensor, inverses: Tensor, aims: Tensor, step
         return stack.losses(delta).mean(1) + penalty, stack.gradient(delta).double() + decays * where
 
     def applied(vector: Tensor) -> Tensor:
-        return (inverses @ vector[:, :, None])[:, :, 0]
+        return torch.stack([inverse @ row for inverse, row in zip(inverses, vector, strict=True)])
 
     loss, gradient = value(point)
     memory = _Memory.of(point)
@@ -147,7 +154,8 @@ class _Memory:
 
     @classmethod
     def of(cls, point: Tensor) -> _Memory:
-        return cls(*(point.new_zeros(_PAIRS, *point.shape) for _ in range(2)), point.new_zeros(_PAIRS, len(point)))
+        steps = point.new_zeros(_PAIRS, *point.shape)
+        return cls(steps, torch.zeros_like(steps), steps.new_zeros(_PAIRS, len(point)))
 
     def add(self, step: Tensor, change: Tensor, taken: Tensor) -> None:
         """Remember a pair of those networks that took a step along which the loss bends up."""
