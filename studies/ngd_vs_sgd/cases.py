@@ -16,7 +16,7 @@ from basinscope.training import population
 from basinscope.zoo.data import DataSet, load
 from basinscope.zoo.models import ffnn, lenet5
 
-from .plan import Training
+from .jobs import Training
 
 NATURAL = ("online", "accurate", "kfac", "exact")
 # Mean and standard deviation that images are normalized by: the authors' own, and for the digits those of the data.
@@ -62,9 +62,10 @@ def network_of(job: Training) -> nn.Module:
     """The job's network, with the weights that torch's generator gives it; `2x64` has two hidden layers of 64.
 
     Examples:
-        >>> from studies.ngd_vs_sgd.plan import Plan, jobs
+        >>> from studies.ngd_vs_sgd.jobs import jobs
+        >>> from studies.ngd_vs_sgd.settings import NgdVsSgdSettings
         >>> from dataclasses import replace
-        >>> job = replace(next(jobs(Plan(data=("digits",)))), network="2x8")
+        >>> job = replace(next(jobs(NgdVsSgdSettings(data=("digits",)))), network="2x8")
         >>> [tuple(weight.shape) for weight in network_of(job).parameters()]
         [(8, 64), (8,), (8, 8), (8,), (10, 8), (10,)]
     """

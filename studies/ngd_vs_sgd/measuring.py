@@ -18,7 +18,7 @@ from basinscope.sampling.calibration import Resolution
 from basinscope.sampling.diagnostics import summarize
 from basinscope.sampling.stacked import StackedLosses
 
-from .plan import Training
+from .jobs import Training
 
 BATCH = 128
 PAPER_NBETA = watanabe_nbeta(BATCH)  # the batch's size stands for n: 26.4 where n/log n = 5453 for 60,000 samples

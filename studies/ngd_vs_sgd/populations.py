@@ -5,21 +5,20 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
 from basinscope.landscape import Landscape, Parameters
 from basinscope.measures.hessian_trace import hessian_trace
+from basinscope.runs.study import Result
 from basinscope.training import Measure, Member, Population
 from basinscope.training.population.steps import BLOCK
 
 from .cases import data_of, device, network_of, seeded_network, stacked
+from .jobs import Training
 from .measuring import PAPER_CHAINS, columns, full, full_options, paper_llcs
-from .plan import Training
 
 Row = dict[str, Any]
 TRUNK = "trunk"
@@ -71,8 +70,9 @@ class Trained:
         return next(moment for moment in self.moments if moment.step == step)
 
 
-def run_population(jobs: Sequence[Training], folder: Path) -> list[list[Row]]:
-    """Jobs of a few optimizers: a row for every epoch, and in the comparison of sizes one at equal loss.
+def run_population(jobs: Sequence[Training]) -> list[Result]:
+    """Jobs of a few optimizers: a row for every epoch, and in the comparison of sizes one at equal loss, with the
+    weights of those networks whose are to be kept.
 
     There, for every seed the training losses of SGD and natural gradient are compared: the one that ended lower is
     measured once more at the moment when its loss was nearest to where the other ended.
@@ -85,12 +85,13 @@ def run_population(jobs: Sequence[Training], folder: Path) -> list[list[Row]]:
             chosen[kind] = matching(one, other)
             for m, row in matched_rows(one, chosen[kind]).items():
                 rows[one.courses[m].job].append(row)
+    weights: dict[Training, dict[str, Tensor]] = {}
     for kind, group in groups.items():
-        _keep(group, chosen.get(kind, {}), folder / f"weights-{jobs[0].data}-{jobs[0].network}-{kind}.npz")
-    return [rows[job] for job in jobs]
+        weights |= kept_weights(group, chosen.get(kind, {}))
+    return [Result(rows[job], weights.get(job, {})) for job in jobs]
 
 
-def run_branches(jobs: Sequence[Training]) -> list[list[Row]]:
+def run_branches(jobs: Sequence[Training]) -> list[Result]:
     """Trunks trained with SGD, each to its own epoch, and all branches from there (figures 4–6)."""
     trunks = _followed(
         [Course(job, TRUNK, 0, job.trunk_epochs) for job in jobs], "sgd", [job.lr for job in jobs],
@@ -110,7 +111,7 @@ def run_branches(jobs: Sequence[Training]) -> list[list[Row]]:
         group = _followed(courses, kind, [rate for _, rate in own], networks, looks=1)
         for job, found in zip(_jobs(group), rows_of(group), strict=True):
             rows[job] += found
-    return [rows[job] for job in jobs]
+    return [Result(rows[job]) for job in jobs]
 
 
 def _kinds(jobs: Sequence[Training]) -> list[str]:
@@ -277,15 +278,15 @@ def measured(
     return rows
 
 
-def _keep(group: Trained, matched: Mapping[int, Moment], path: Path) -> None:
-    """Write the weights of the members that are to be kept, at the end and at equal loss, to be measured later."""
-    arrays: dict[str, Any] = {}
+def kept_weights(group: Trained, matched: Mapping[int, Moment]) -> dict[Training, dict[str, Tensor]]:
+    """The weights of the members that are to be kept, at the end and at equal loss, to be measured later."""
+    found: dict[Training, dict[str, Tensor]] = {}
     for m, course in enumerate(group.courses):
         if course.job.kept and m not in group.lost:
             moments = {"end": group.moments[-1], **({"matched": matched[m]} if m in matched else {})}
-            for name, moment in moments.items():
-                for tensor, weights in moment.parameters.items():
-                    arrays[f"{course.job.seed}.{name}.{tensor}"] = weights[m].cpu().numpy()
-    if arrays:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        np.savez(path, **arrays)
+            found[course.job] = {
+                f"{name}.{tensor}": weights[m]
+                for name, moment in moments.items()
+                for tensor, weights in moment.parameters.items()
+            }
+    return found

@@ -1,23 +1,17 @@
-"""How a unit of jobs is computed: many as populations, single ones with `train`."""
+"""Single jobs, trained with `train`."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from basinscope.training import Every, Measure, Run, train
 
 from .cases import builder, data_of, seeded_network
+from .jobs import Training
 from .measuring import full, full_options, quick, quick_options
-from .plan import Training, together
-from .populations import Row, run_branches, run_population
 
-
-def run_unit(jobs: Sequence[Training], folder: Path) -> list[list[Row]]:
-    """The rows of every job of a unit; `folder` takes weights that are kept, and partial work of a single job."""
-    if together(jobs[0]) is None:
-        return [run_alone(job, folder) for job in jobs]
-    return run_branches(jobs) if jobs[0].part == "branches" else run_population(jobs, folder)
+Row = dict[str, Any]
 
 
 def run_alone(job: Training, folder: Path) -> list[Row]:

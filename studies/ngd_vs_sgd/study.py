@@ -1,32 +1,50 @@
-"""The study as `basinscope study` runs it: settings, jobs and populations are those of the plan."""
+"""The study as `basinscope study` runs it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
 from basinscope.runs.results import Results
-from basinscope.runs.study import Finding, Job
-from studies.common.declared import PlannedStudy, model_of
+from basinscope.runs.scratch import Scratch
+from basinscope.runs.study import Finding, Result, Study
 from studies.common.files import csv_files, readme
 
-from . import plan
 from .figures import draw
+from .jobs import Training, cost, jobs, together
 from .page import page
-from .running import run_unit
+from .populations import run_branches, run_population
+from .running import run_alone
+from .settings import SCALES, NgdVsSgdSettings
 from .tables import claims, tables
 
 
-class NgdVsSgd(PlannedStudy, plan=plan):
+class NgdVsSgd(Study):
     """Figures 1–8 of papers 000/001, and each comparison measured four ways."""
 
+    name = "ngd-vs-sgd"
     title = "Does natural gradient find less degenerate solutions than SGD?"
-    Job = model_of(plan.Training, "NgdJob", Job)
+    version = 3
+    Settings = NgdVsSgdSettings
+    Job = Training
+    scales: Mapping[str, Mapping[str, Any]] = SCALES
     gpus = 1.0
 
-    def rows(self, unit: Sequence[Any], folder: Path) -> Sequence[Sequence[Mapping[str, Any]]]:
-        return run_unit(unit, folder)
+    def jobs(self, settings: NgdVsSgdSettings) -> Iterator[Training]:
+        return jobs(settings)
+
+    def group_key(self, job: Training) -> Any:
+        return together(job)
+
+    def cost(self, job: Training) -> float:
+        return cost(job)
+
+    def run(self, job: Training, scratch: Scratch) -> Result:
+        return Result(run_alone(job, scratch.folder))
+
+    def run_group(self, jobs: Sequence[Training], scratch: Scratch) -> Sequence[Result]:
+        return run_branches(jobs) if jobs[0].part == "branches" else run_population(jobs)
 
     def report(self, results: Results, folder: Path) -> Sequence[Path]:
         """A table and a figure for each part, the table of claims, and `README.md` with what survives."""

@@ -1,20 +1,14 @@
-import json
-import os
-import subprocess
-import sys
 from dataclasses import replace
 
-import numpy as np
 import pytest
 import torch
 
 from basinscope.runs.driver import run
 from basinscope.runs.results import Results
-from basinscope.runs.settings import resolved
+from basinscope.runs.settings import overrides, resolved
 from basinscope.runs.store import Store
+from basinscope.runs.units import planned, units
 from basinscope.training import Member, Population
-from studies.ngd_vs_sgd import plan
-from studies.ngd_vs_sgd.__main__ import key_of, main, planned
 from studies.ngd_vs_sgd.cases import builder, data_of, seeded_network, stacked
 from studies.ngd_vs_sgd.populations import (
     BRANCHED,
@@ -24,6 +18,7 @@ from studies.ngd_vs_sgd.populations import (
     run_branches,
     run_population,
 )
+from studies.ngd_vs_sgd.settings import PARTS, NgdVsSgdSettings
 from studies.ngd_vs_sgd.study import STUDY
 
 TINY = [
@@ -35,29 +30,20 @@ TINY = [
 ]  # fmt: skip
 
 
-def changes():
-    return [word for change in TINY for word in ("--set", change)]
+def settings_of(*texts):
+    return resolved(STUDY, "smoke", overrides([*TINY, *texts]))
+
+
+def all_jobs(*texts):
+    return list(STUDY.jobs(settings_of(*texts)))
 
 
 @pytest.mark.slow
-def test_all_parts_run_without_pydantic_and_become_tables_figures_and_a_page(tmp_path):
-    """The whole way of a run elsewhere: plain files, taken into a store, reported."""
-    blocked = "import sys; sys.modules['pydantic'] = None; from studies.ngd_vs_sgd.__main__ import main; "
-    command = ["run", "--scale", "smoke", *changes(), "--out", str(tmp_path / "out"), "--scratch", str(tmp_path / "s")]
-    told = subprocess.run(
-        [sys.executable, "-c", blocked + f"sys.exit(main({command!r}))"], capture_output=True, text=True,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-    )  # fmt: skip
-    assert told.returncode == 0, told.stderr
-    jobs = list(plan.jobs(planned("smoke", TINY)))
-    assert {file.stem for file in (tmp_path / "out").iterdir()} == {key_of(job) for job in jobs}
-
-    assert main(["adopt", str(tmp_path / "out"), "--store", str(tmp_path / "store")]) == 0
-    given = {name: list(v) if isinstance(v, tuple) else v for name, v in vars(planned("smoke", TINY)).items()}
-    results = Results(STUDY, resolved(STUDY, "smoke", given), Store(tmp_path / "store"))
-    assert not results.missing
+def test_all_parts_run_and_become_tables_figures_and_a_page(tmp_path):
+    assert run(STUDY, tmp_path / "store", settings=overrides(TINY), progress=False).complete
+    results = Results(STUDY, settings_of(), Store(tmp_path / "store"))
     written = {path.name for path in results.write(tmp_path / "report")}
-    assert {f"{part}.{kind}" for part in plan.PARTS for kind in ("csv", "png")} <= written
+    assert {f"{part}.{kind}" for part in PARTS for kind in ("csv", "png")} <= written
     page = (tmp_path / "report" / "README.md").read_text()
     assert "smoke scale" in page
     assert all(claim in page for claim in ("at every size", "less smoothing", "after the split", "overfits"))
@@ -65,43 +51,18 @@ def test_all_parts_run_without_pydantic_and_become_tables_figures_and_a_page(tmp
 
 
 def test_the_study_runs_singly_and_in_populations(tmp_path):
-    tiny = planned("smoke", [*TINY, "parts=[variants, sizes]", "few_seeds=1"])
-    given = {name: list(v) if isinstance(v, tuple) else v for name, v in vars(tiny).items()}
-    assert run(STUDY, tmp_path / "store", settings=given, progress=False).complete
-    results = Results(STUDY, resolved(STUDY, "smoke", given), Store(tmp_path / "store"))
+    few = ["parts=[variants, sizes]", "few_seeds=1"]
+    assert run(STUDY, tmp_path / "store", settings=overrides([*TINY, *few]), progress=False).complete
+    results = Results(STUDY, settings_of(*few), Store(tmp_path / "store"))
     assert set(results.table["moment"]) == {"training", "end", "matched"}
     assert results.table["llc_paper"].notna().any()
 
 
-def test_a_run_stops_before_its_time_and_goes_on_where_it_was(tmp_path, capsys):
-    only = [
-        "--scale",
-        "smoke",
-        *changes(),
-        "--set",
-        "parts=[variants]",
-        "--out",
-        str(tmp_path),
-        "--scratch",
-        str(tmp_path / "s"),
-    ]
-    assert main(["run", *only, "--minutes", "0"]) == 3
-    assert "10 units left" in capsys.readouterr().out
-    job = next(plan.jobs(planned("smoke", [*TINY, "parts=[variants]"])))
-    (tmp_path / f"{key_of(job)}.json").write_text(json.dumps({}))
-    assert main(["run", *only, "--minutes", "0"]) == 3
-    assert "9 units left" in capsys.readouterr().out
-
-
-def test_an_unknown_setting_is_named(capsys, tmp_path):
-    assert main(["plan", "--set", "seed=3", "--out", str(tmp_path)]) == 2
-    assert "seeds" in capsys.readouterr().err
-
-
 def test_branches_start_where_their_trunks_ended_and_end_where_they_should():
-    jobs = list(plan.jobs(planned("smoke", [*TINY, "parts=[branches]"])))
+    jobs = all_jobs("parts=[branches]")
     assert [(job.lr, job.seed) for job in jobs] == [(0.1, 0), (0.1, 1), (0.2, 0), (0.2, 1)]
-    for job, rows in zip(jobs, run_branches(jobs), strict=True):
+    for job, result in zip(jobs, run_branches(jobs), strict=True):
+        rows = result.rows
         assert list(dict.fromkeys(row["run"] for row in rows)) == ["trunk", *job.rates]
         assert not set(job.config()) & {column for row in rows for column in row}
         for name in ("trunk", *job.rates):
@@ -116,8 +77,9 @@ def test_branches_start_where_their_trunks_ended_and_end_where_they_should():
 
 def test_a_branch_is_the_networks_own_training_from_the_end_of_its_trunk():
     """By hand, on the samples that the population draws: SGD with Nesterov's momentum, velocity zero at the split."""
-    jobs = list(plan.jobs(planned("smoke", [*TINY, "parts=[branches]", "few_seeds=1"])))[1:]
-    (rows,) = run_branches(jobs)
+    jobs = all_jobs("parts=[branches]", "few_seeds=1")[1:]
+    (result,) = run_branches(jobs)
+    rows = result.rows
     (job,) = jobs
     data = data_of(job)
     net = seeded_network(job)
@@ -139,30 +101,24 @@ def test_a_branch_is_the_networks_own_training_from_the_end_of_its_trunk():
     assert rows[-1]["accuracy"] == pytest.approx(float(met), abs=1e-6)
 
 
-def test_weights_that_are_kept_are_those_of_the_rows(tmp_path):
-    few = [*TINY, "parts=[sizes]", "kinds=[sgd, online]", "kept_seeds=1"]
-    jobs = list(plan.jobs(planned("smoke", few)))
-    rows = dict(zip(jobs, run_population(jobs, tmp_path), strict=True))
-    for job in jobs:
-        path = tmp_path / f"weights-digits-1x3-{job.optimizer}.npz"
-        with np.load(path) as archive:
-            names = [name for name in archive.files if name.startswith(f"{job.seed}.")]
-            assert bool(names) == (job.seed == 0)
-            for row in rows[job] if names else []:
-                if row["moment"] == "training":
-                    continue
-                net = seeded_network(job)
-                start = f"{job.seed}.{row['moment']}."
-                own = {name.removeprefix(start): archive[name] for name in names if name.startswith(start)}
-                net.load_state_dict({name: torch.from_numpy(array) for name, array in own.items()})
-                images, labels = data_of(job).train
-                loss = torch.nn.functional.cross_entropy(net(images), labels)
-                assert loss.item() == pytest.approx(row["train_loss"], rel=1e-5)
+def test_weights_that_are_kept_are_those_of_the_rows():
+    few = ["parts=[sizes]", "kinds=[sgd, online]", "kept_seeds=1"]
+    jobs = all_jobs(*few)
+    for job, result in zip(jobs, run_population(jobs), strict=True):
+        assert bool(result.arrays) == (job.seed == 0)
+        for row in result.rows if result.arrays else []:
+            if row["moment"] == "training":
+                continue
+            net, start = seeded_network(job), f"{row['moment']}."
+            own = {name.removeprefix(start): array for name, array in result.arrays.items() if name.startswith(start)}
+            net.load_state_dict(own)
+            images, labels = data_of(job).train
+            loss = torch.nn.functional.cross_entropy(net(images), labels)
+            assert loss.item() == pytest.approx(row["train_loss"], rel=1e-5)
 
 
-def test_a_population_of_lenets_is_measured_at_its_end_and_at_equal_loss(tmp_path):
+def test_a_population_of_lenets_is_measured_at_its_end_and_at_equal_loss():
     few = [
-        *TINY,
         "parts=[sizes]",
         "kinds=[sgd, online]",
         "networks=[lenet5]",
@@ -171,8 +127,8 @@ def test_a_population_of_lenets_is_measured_at_its_end_and_at_equal_loss(tmp_pat
         "epochs=1",
         "seeds=1",
     ]
-    jobs = list(plan.jobs(planned("smoke", few)))
-    rows = run_population(jobs, tmp_path)
+    jobs = all_jobs(*few)
+    rows = [result.rows for result in run_population(jobs)]
     moments = [row["moment"] for each in rows for row in each]
     assert sorted(moments) == ["end", "end", "matched", "training", "training"]
     assert all(row["hessian_trace"] > 0 for each in rows for row in each if row["moment"] != "training")
@@ -190,13 +146,11 @@ def test_matching_takes_the_moment_nearest_to_where_the_slower_twin_ended():
 
 
 def test_the_paper_scale_is_what_the_authors_did():
-    found = plan.Plan()
+    found = NgdVsSgdSettings()
     assert (found.size_alpha, found.alpha, found.epsilon, found.lr, found.batch_size) == (1e-2, 1e-1, 1e-10, 1e-2, 128)
     assert (found.momentum, found.epochs, found.seeds, found.draws, found.gamma) == (0.9, 20, 30, 1000, 100.0)
-    jobs = list(plan.jobs(found))
-    assert len({key_of(job) for job in jobs}) == len(jobs)
-    assert max(sum(map(plan.cost, unit)) for unit in plan.units(jobs)) < 300
-    assert all(plan.job_of(job.config()) == job for job in jobs)
+    jobs, plans = list(STUDY.jobs(found)), planned(STUDY, found)
+    assert max(unit.cost for unit in units(STUDY, plans, lambda key: False)) < 300
     assert {job.network for job in jobs if job.part == "sizes"} == {"1x64", "1x128", "1x256", "2x64", "2x128", "2x256"}
     assert replace(jobs[5], seed=6) in jobs
     swept = {(job.alpha, job.epsilon) for job in jobs if job.part == "smoothing" and job.optimizer == "online"}
@@ -205,14 +159,14 @@ def test_the_paper_scale_is_what_the_authors_did():
 
 
 def test_images_are_normalized():
-    (job,) = plan.jobs(planned("smoke", [*TINY, "parts=[sizes]", "samples=0", "seeds=1", "kinds=[sgd]"]))
+    (job,) = all_jobs("parts=[sizes]", "samples=0", "seeds=1", "kinds=[sgd]")
     images = data_of(job).train[0]
     assert abs(float(images.mean())) < 1e-3
     assert float(images.std()) == pytest.approx(1, abs=1e-3)
 
 
 def test_the_optimizers_have_the_papers_settings_and_the_jobs_own():
-    (job,) = plan.jobs(planned("smoke", [*TINY, "parts=[sizes]", "seeds=1", "kinds=[online]"]))
+    (job,) = all_jobs("parts=[sizes]", "seeds=1", "kinds=[online]")
     net = seeded_network(job)
     for kind in ("sgd", "online", "accurate", "kfac", "exact"):
         group = builder(job, kind, 0.03)(net).param_groups[0]
