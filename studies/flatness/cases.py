@@ -1,15 +1,9 @@
-"""Data and networks by the names that jobs have for them, and the data in a small form that can be carried."""
+"""Data and networks by the names that jobs have for them."""
 
 from __future__ import annotations
 
-import os
-import time
-from dataclasses import replace
 from functools import lru_cache
-from pathlib import Path
-from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -18,11 +12,9 @@ from basinscope.landscape import Landscape, Parameters
 from basinscope.zoo.data import DataSet, load
 from basinscope.zoo.models import flatness_big_mlp, flatness_cnn, flatness_mlp
 
-from .plan import Network
+from .jobs import Network
 
-PACKED = "BASINSCOPE_PACKED"  # a folder that `pack` has written
-SHARED_BY = "BASINSCOPE_SHARED_BY"  # how many processes work on the device at once
-_TRAINING, _HELD = 20_000, 10_000  # training samples of a packed data set, at most: the first, and the last
+_TRAINING, _HELD = 20_000, 10_000  # samples that inputs are standardized by, the first; and held out, the last
 
 
 def device() -> torch.device:
@@ -30,18 +22,12 @@ def device() -> torch.device:
     return torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 
-def device_clock() -> float:
-    """Seconds of the device: those of the wall clock, divided among $BASINSCOPE_SHARED_BY processes."""
-    return time.monotonic() / float(os.environ.get(SHARED_BY, "1"))
-
-
 @lru_cache(maxsize=8)
 def data_set(name: str, inputs: str = "raw") -> DataSet:
     """The 7 × 7 view of a data set in one fixed random order, of which a training set of n samples is the first n.
 
-    From `$BASINSCOPE_PACKED/name.npz` if that folder is given, else from the data set's own files. With `standardized`
-    inputs, pixels are less their mean, over their standard deviation, both over all pixels of the first 20,000 training
-    images: one pair of numbers for a data set, whatever n.
+    With `standardized` inputs, pixels are less their mean, over their standard deviation, both over all pixels of the
+    first 20,000 training images: one pair of numbers for a data set, whatever n.
 
     Examples:
         >>> data_set("digits")
@@ -49,8 +35,7 @@ def data_set(name: str, inputs: str = "raw") -> DataSet:
     """
     if inputs == "standardized":
         return _standardized(data_set(name))
-    folder = os.environ.get(PACKED)
-    return _shuffled(load(name, view="7x7")) if folder is None else _unpacked(Path(folder) / f"{name}.npz", name)
+    return _shuffled(load(name, view="7x7"))
 
 
 def _shuffled(found: DataSet) -> DataSet:
@@ -66,43 +51,6 @@ def _standardized(found: DataSet) -> DataSet:
     mean, spread = float(seen.mean()), float(seen.std(correction=0))
     train, test = (((images - mean) / spread, labels) for images, labels in (found.train, found.test))
     return DataSet(found.name, train, test, found.classes)
-
-
-def pack(names: tuple[str, ...], folder: Path) -> list[Path]:
-    """Write each data set as `name.npz`: the first 20,000 and the last 10,000 training samples, and all test samples.
-
-    Images stay float32, so that a packed data set gives the same numbers as the original.
-    """
-    folder.mkdir(parents=True, exist_ok=True)
-    written = []
-    for name in names:
-        whole = data_set(name)
-        images, labels = whole.train
-        ends = torch.arange(len(labels))
-        ends = ends[(ends < _TRAINING) | (ends >= len(labels) - _HELD)]
-        found = replace(whole, train=(images[ends], labels[ends]))
-        written.append(folder / f"{name}.npz")
-        arrays: dict[str, Any] = {
-            f"{part}_{kind}": tensor.numpy() if kind == "images" else tensor.to(torch.uint8).numpy()
-            for part, pair in (("train", found.train), ("test", found.test))
-            for kind, tensor in zip(("images", "labels"), pair, strict=True)
-        }
-        np.savez_compressed(written[-1], **arrays)
-    return written
-
-
-def _unpacked(path: Path, name: str) -> DataSet:
-    if not path.is_file():
-        raise InputError(
-            f"{path} is not there: ${PACKED} must name a folder made by `python -m studies.flatness pack "
-            f"--out FOLDER`, or not be set"
-        )
-    with np.load(path, allow_pickle=False) as found:
-        pairs = [
-            (torch.from_numpy(found[f"{part}_images"]), torch.from_numpy(found[f"{part}_labels"]).long())
-            for part in ("train", "test")
-        ]
-    return DataSet(name, pairs[0], pairs[1], 10)
 
 
 def inputs(images: Tensor, architecture: str) -> Tensor:
@@ -134,8 +82,9 @@ def network_of(job: Network) -> nn.Module:
     """The job's network, with the weights that torch's generator gives it.
 
     Examples:
-        >>> from studies.flatness.plan import Plan, jobs
-        >>> sum(weight.numel() for weight in network_of(next(jobs(Plan()))).parameters())
+        >>> from studies.flatness.jobs import jobs
+        >>> from studies.flatness.settings import FlatnessSettings
+        >>> sum(weight.numel() for weight in network_of(next(jobs(FlatnessSettings()))).parameters())
         4210
     """
     if job.architecture == "mlp":

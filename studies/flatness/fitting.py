@@ -17,10 +17,11 @@ from torch import Tensor, nn
 
 from basinscope.errors import InputError
 from basinscope.landscape import Parameters
+from basinscope.runs.scratch import Unfinished
 from basinscope.training.population import Adam, Member, Population
 
-from .cases import data_set, device, device_clock, inputs, network_of
-from .plan import Network
+from .cases import data_set, device, inputs, network_of
+from .jobs import Network
 
 _STATE, _WEIGHTS, _CLOCK = "state.npz", "weights.npz", "clock.json"
 
@@ -32,7 +33,7 @@ class Fitted:
     Attributes:
         weights: the parameters of all networks as rows, in the order of the jobs.
         diverged: for each the step at which it was given up, or −1.
-        seconds: of the device for training, for each network.
+        seconds: of training, for each network.
     """
 
     weights: Tensor
@@ -59,8 +60,8 @@ def pooled(jobs: Sequence[Network]) -> tuple[tuple[Tensor, Tensor], dict[str, in
     return (torch.cat(images), torch.cat(labels)), starts
 
 
-def fitted(jobs: Sequence[Network], folder: Path, seconds: float = math.inf) -> Fitted | None:
-    """The networks of `jobs`, trained as one population; None if `seconds` were too few.
+def fitted(jobs: Sequence[Network], folder: Path, seconds: float = math.inf) -> Fitted:
+    """The networks of `jobs`, trained as one population; `Unfinished` if `seconds` were too few.
 
     Unfinished work is kept in `folder`, and in the end the weights alone, about a third of it.
     """
@@ -74,10 +75,7 @@ def fitted(jobs: Sequence[Network], folder: Path, seconds: float = math.inf) -> 
         )
         for job in jobs
     ]
-    trained = _train(jobs, members, data, folder, seconds)
-    if trained is None:
-        return None
-    population, spent = trained
+    population, spent = _train(jobs, members, data, folder, seconds)
     weights = torch.cat([tensor.flatten(1) for tensor in population.parameters.values()], 1).cpu()
     diverged = [population.diverged.get(m, -1) for m in range(len(jobs))]
     _save(found, weights=weights.numpy(), diverged=np.array(diverged), seconds=spent / len(jobs), seeds=_seeds(jobs))
@@ -85,8 +83,8 @@ def fitted(jobs: Sequence[Network], folder: Path, seconds: float = math.inf) -> 
     return Fitted(weights, diverged, spent / len(jobs))
 
 
-def cross_validated(jobs: Sequence[Network], folder: Path, seconds: float = math.inf) -> list[dict[str, Any]] | None:
-    """k-fold cross-validation of every job: a row each; None if `seconds` were too few.
+def cross_validated(jobs: Sequence[Network], folder: Path, seconds: float = math.inf) -> list[dict[str, Any]]:
+    """k-fold cross-validation of every job: a row each; `Unfinished` if `seconds` were too few.
 
     Every fold is left out once. `cv_loss` is the mean loss on what was left out, `cv_gap` that less the loss on what
     was not, `cv_stderr` the standard error of the gap over folds.
@@ -99,10 +97,7 @@ def cross_validated(jobs: Sequence[Network], folder: Path, seconds: float = math
             out = torch.arange(job.samples) % job.folds == fold
             held.append(numbers[out])
             members.append(Member(job.seed + 1 + fold, job.lr, job.weight_decay, job.batch_size, numbers[~out]))
-    trained = _train(jobs, members, data, folder, seconds)
-    if trained is None:
-        return None
-    population, spent = trained
+    population, spent = _train(jobs, members, data, folder, seconds)
     within, without = population.evaluate(), population.evaluate(subsets=held)
     assert without.accuracy is not None
     rows, start = [], 0
@@ -127,19 +122,21 @@ def cross_validated(jobs: Sequence[Network], folder: Path, seconds: float = math
 
 def _train(
     jobs: Sequence[Network], members: list[Member], data: tuple[Tensor, Tensor], folder: Path, seconds: float
-) -> tuple[Population, float] | None:
-    """The population at its end and the device seconds it took, those of earlier calls included; None if not there."""
+) -> tuple[Population, float]:
+    """The population at its end and the seconds it took, those of earlier calls included."""
     folder.mkdir(parents=True, exist_ok=True)
-    began, device_began, clock = time.monotonic(), device_clock(), folder / _CLOCK
+    began, clock = time.monotonic(), folder / _CLOCK
     before = json.loads(clock.read_text())["seconds"] if clock.is_file() else 0.0
     job = jobs[0]
     adam = Adam(cosine=job.steps if job.schedule == "cosine" else 0)
     population = Population(lambda: network_of(job), members, data, optimizer=adam, device=device())
     limit = None if math.isinf(seconds) else max(1e-3, seconds - (time.monotonic() - began))
     done = population.train(job.steps, checkpoint=folder / _STATE, seconds=limit, progress=False)
-    spent = before + device_clock() - device_began
+    spent = before + time.monotonic() - began
     clock.write_text(json.dumps({"seconds": spent, "step": population.step}))
-    return (population, spent) if done else None
+    if not done:
+        raise Unfinished
+    return population, spent
 
 
 def _seeds(jobs: Sequence[Network]) -> np.ndarray[Any, Any]:
@@ -156,5 +153,5 @@ def _save(path: Path, **arrays: Any) -> None:
 def _loaded(path: Path, jobs: Sequence[Network]) -> Fitted:
     with np.load(path, allow_pickle=False) as found:
         if found["seeds"].tolist() != _seeds(jobs).tolist():
-            raise InputError(f"{path} holds the weights of other networks — pass another scratch folder, or delete it")
+            raise InputError(f"{path} holds the weights of other networks — delete it")
         return Fitted(torch.from_numpy(found["weights"]), found["diverged"].tolist(), float(found["seconds"]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,11 +10,11 @@ import torch
 
 from basinscope.landscape import watanabe_nbeta
 
-from .cases import device_clock, landscapes, network_of
+from .cases import landscapes, network_of
 from .fitting import Fitted
+from .jobs import Network
 from .matrices import matrices
 from .outputs import Outputs, outputs
-from .plan import Network
 from .polishing import polished
 from .posterior import Chains, Posterior
 from .spectra import Basis, bases, numbers, regularized
@@ -31,19 +32,19 @@ def measured(jobs: Sequence[Network], fit: Fitted, numbers_of: Sequence[int]) ->
         if fit.diverged[number] >= 0:
             rows.append({**row, "outcome": "diverged"})
             continue
-        began = device_clock()
+        began = time.monotonic()
         found, turned[place] = curvature(job, fit, number)
-        rows.append({**row, "outcome": "finished", **found, "curvature_seconds": device_clock() - began})
+        rows.append({**row, "outcome": "finished", **found, "curvature_seconds": time.monotonic() - began})
     sampled = [place for place in turned if jobs[place].draws]
     if sampled:
-        began = device_clock()
+        began = time.monotonic()
         own, points = [jobs[place] for place in sampled], fit.weights[[numbers_of[place] for place in sampled]]
         for place, more in zip(sampled, samplings(own, points, [turned[place] for place in sampled]), strict=True):
             rows[place] |= more
             for name in ("llc", "llc_bayes"):
                 rows[place][f"{name}_remainder"] = more[name] - rows[place][f"half_soft_rank_{name}"]
         for place in sampled:
-            rows[place]["sampling_seconds"] = (device_clock() - began) / len(sampled)
+            rows[place]["sampling_seconds"] = (time.monotonic() - began) / len(sampled)
     return rows
 
 

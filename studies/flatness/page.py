@@ -246,9 +246,4 @@ def _cost(grid: pd.DataFrame) -> list[str]:
             lines.append(f"| {words} | {own.mean():.2f} | {own.sum() / 60:.1f} |")
     lines.append(f"| in all | {total / len(grid):.2f} | {total / 60:.1f} |")
     lines.append(f"| paper 004, 7 Titan Xp for 5 days | {PAPER_SECONDS:,.0f} | {PAPER_SECONDS * 1701 / 60:,.0f} |")
-    lines += [
-        "",
-        "Times are wall-clock seconds of the device; where processes shared it, each counts its share.",
-        "",
-    ]
-    return lines
+    return [*lines, "", "Times are wall-clock seconds.", ""]

@@ -6,6 +6,7 @@ points may lie on them: there the gradient need not vanish, and no number of ste
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -13,11 +14,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .cases import device_clock, landscape, network_of, samples_of
+from .cases import landscape, network_of, samples_of
 from .fitting import Fitted
+from .jobs import Network
 from .matrices import matrices
 from .outputs import outputs
-from .plan import Network
 from .spectra import Newton, newton
 from .stacks import Stack
 
@@ -55,7 +56,7 @@ def polished(
     places = {number: job for job, number in zip(jobs, numbers_of, strict=True) if fit.diverged[number] < 0}
     if not jobs[0].polish or not places:
         return fit, {}
-    began, start, after = device_clock(), fit.weights, replace(fit, weights=fit.weights.clone())
+    began, start, after = time.monotonic(), fit.weights, replace(fit, weights=fit.weights.clone())
     columns: dict[int, dict[str, Any]] = {number: {"polish_steps": 0} for number in places}
     left = dict(places)
     for _ in range(_ROUNDS):
@@ -70,7 +71,7 @@ def polished(
             break
     for number, column in columns.items():
         column["polish_distance"] = float((after.weights[number] - start[number]).double().norm())
-        column["polish_seconds"] = (device_clock() - began) / len(columns)
+        column["polish_seconds"] = (time.monotonic() - began) / len(columns)
     return after, columns
 
 

@@ -1,53 +1,35 @@
-"""How a unit is computed: trained as one population, then measured a data set and size at a time."""
+"""How a population is computed: trained as a whole, then measured a data set and size at a time."""
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
-from typing import Any
+
+from basinscope.runs.scratch import Scratch, Unfinished
+from basinscope.runs.study import Result
 
 from .fitting import cross_validated, fitted
+from .jobs import Network, batches, cost, training
 from .measuring import measured
-from .plan import Network, batches, cost, training
-
-PHASES = ("train",)
-Found = list[tuple[Network, list[Mapping[str, Any]]]]
 
 
-def run_unit(
-    jobs: Sequence[Network],
-    wanted: Sequence[Network],
-    folder: Path,
-    seconds: float = math.inf,
-    phase: str = "",
-) -> Iterator[Found]:
-    """Hand out the rows of the wanted jobs as they are found; fewer of them if `seconds` are too few.
+def run_population(jobs: Sequence[Network], scratch: Scratch) -> Iterator[Mapping[int, Result]]:
+    """Hand out the results of the wanted jobs as they come, by their places; `Unfinished` when the time is up.
 
-    Args:
-        jobs: all networks of the unit: the population does not depend on what is there already.
-        wanted: those whose rows are missing.
-        folder: for unfinished training, and for the weights.
-        seconds: start nothing that would end later.
-        phase: `train` to stop when the weights are there.
+    Unfinished training and the weights are kept, and networks measured before are not measured again.
     """
-    began = time.monotonic()
     if jobs[0].part == "folds":
-        rows = cross_validated(jobs, folder, seconds)
-        if rows is not None:
-            yield [(job, [row]) for job, row in zip(jobs, rows, strict=True)]
+        rows = cross_validated(jobs, scratch.folder, scratch.seconds_left)
+        yield {place: Result([row]) for place, row in enumerate(rows)}
         return
-    fit = fitted(jobs, folder, seconds)
-    if fit is None or phase == "train":
-        return
-    places = {job: number for number, job in enumerate(jobs)}
+    fit = fitted(jobs, scratch.folder, scratch.seconds_left)
     speed = 1.0
-    for own in batches(wanted):
+    for places in batches(jobs, scratch.wanted):
+        own = [jobs[place] for place in places]
         expected = sum(cost(job) - training(job) for job in own)
+        if speed * expected > scratch.seconds_left:
+            raise Unfinished
         started = time.monotonic()
-        if started - began + speed * expected > seconds:
-            return
-        found = measured(own, fit, [places[job] for job in own])
+        rows = measured(own, fit, places)
         speed = (time.monotonic() - started) / max(1e-9, expected)
-        yield [(job, [row]) for job, row in zip(own, found, strict=True)]
+        yield {place: Result([row]) for place, row in zip(places, rows, strict=True)}

@@ -1,40 +1,50 @@
-"""The study as `basinscope study` runs it: settings, jobs and populations are those of the plan."""
+"""The study as `basinscope study` runs it."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from basinscope.errors import BasinscopeError
 from basinscope.runs.results import Results
-from basinscope.runs.study import Finding, Job
-from studies.common.declared import PlannedStudy, model_of
+from basinscope.runs.scratch import Scratch
+from basinscope.runs.study import Finding, Result, Study
 from studies.common.files import csv_files, readme
 
-from . import plan
 from .arms import select
 from .criterion import criterion_table
 from .figures import draw
+from .jobs import Network, cost, jobs, together
 from .page import page
-from .running import run_unit
+from .running import run_population
+from .settings import SCALES, FlatnessSettings
 from .tables import finished, joined, kendall_table, tables
 
 
-class Flatness(PlannedStudy, plan=plan):
+class Flatness(Study):
     """Table 1 and figures 1–7 of paper 004, the learning coefficient beside them."""
 
+    name = "flatness"
     title = "Does flatness tell how well a network generalizes?"
-    Job = model_of(plan.Network, "FlatnessJob", Job)
-    population = 1000
+    version = 3
+    Settings = FlatnessSettings
+    Job = Network
+    scales: Mapping[str, Mapping[str, Any]] = SCALES
+    stops_in_time = True
     gpus = 1.0
 
-    def rows(self, unit: Sequence[Any], folder: Path) -> Sequence[Sequence[Mapping[str, Any]]]:
-        found = {job: rows for part in run_unit(unit, unit, folder) for job, rows in part}
-        if len(found) < len(unit):
-            raise BasinscopeError(f"{len(unit) - len(found)} networks of {plan.label(unit)} were not measured")
-        return [found[job] for job in unit]
+    def jobs(self, settings: FlatnessSettings) -> Iterator[Network]:
+        return jobs(settings)
+
+    def group_key(self, job: Network) -> Any:
+        return together(job)
+
+    def cost(self, job: Network) -> float:
+        return cost(job)
+
+    def run_group(self, jobs: Sequence[Network], scratch: Scratch) -> Iterator[Mapping[int, Result]]:
+        return run_population(jobs, scratch)
 
     def report(self, results: Results, folder: Path) -> Sequence[Path]:
         """`networks.parquet` with the networks of all arms, the tables of the first arm and the criterion of all as
