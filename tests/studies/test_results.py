@@ -24,13 +24,9 @@ LAST_BITS = ["learning-curves/summary.csv"]  # of correlations, which depend on 
 # A digest of the addresses of all results, in the order of the table. They change with a study's name, version,
 # settings or jobs, and results that are stored are then found no more.
 ADDRESSES = {
-    "flatness": "7a6add31f7c7",
-    "flatness/smoke": "1c419f9f5cb7",
     "learning-curves": "370ffd25d8e8",
     "llc": "268c4a7edd75",
     "llc/smoke": "0ba767e17b91",
-    "ngd-vs-sgd": "868c146e1f79",
-    "ngd-vs-sgd/smoke": "76b5a853599b",
     "temperature-regression": "0bbf80de04b7",
     "wbic-selection": "4148d4a64d73",
 }
@@ -42,6 +38,8 @@ class Stored:
     def __init__(self, folder):
         told = json.loads((folder / "provenance.json").read_text())
         self.study = load(studies_in(ROOT / "studies")[told["study"]].reference)
+        if told["version"] != self.study.version:
+            pytest.skip(f"results of version {told['version']}; the study is at version {self.study.version}")
         self.settings = record(self.study.Settings, told["settings"], str(folder), "setting")
         self.origin = {name: value for name, value in told.items() if name != "origins"}
         self.keys = [key for origin in told.get("origins", []) for key in origin["jobs"]]
@@ -82,9 +80,11 @@ def test_tables_and_pages_are_made_again_to_the_same_bytes(name, tmp_path, monke
             assert checksum(path.read_bytes()) == checksum(there.read_bytes()), path.name
 
 
-@pytest.mark.parametrize("name", [name for name, folder in TABLES.items() if Stored(folder).keys])
+@pytest.mark.parametrize("name", TABLES)
 def test_stored_results_come_back_out_of_their_report(name, tmp_path):
     stored = Stored(TABLES[name])
+    if not stored.keys:
+        pytest.skip("a report of before restoring, which does not say where each result comes from")
     count = stored.origin["results"]
     assert restore(stored.study, stored.folder, Store(tmp_path)) == (count, stored.origin["jobs"])
     results = Results(stored.study, stored.settings, Store(tmp_path))
