@@ -31,7 +31,8 @@ import basinscope as bs
 from basinscope.sampling.calibration import resolution
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from studies.llc.cases import device, timed_network
+from studies.common.measuring import device
+from studies.llc.cases import timed_network
 from studies.llc.costs import draw_time
 from studies.llc.jobs import Timing
 

@@ -1,1 +1,1 @@
-"""What several studies share: jobs of plain values, models of known truth, empty figures, sentences of pages."""
+"""What several studies share: models of known truth, measurements, statistics, empty figures, files and sentences."""

@@ -11,15 +11,11 @@ from basinscope.errors import InputError
 from basinscope.landscape import Landscape, Parameters
 from basinscope.zoo.data import DataSet, load
 from basinscope.zoo.models import flatness_big_mlp, flatness_cnn, flatness_mlp
+from studies.common.measuring import device
 
 from .jobs import Network
 
 _TRAINING, _HELD = 20_000, 10_000  # samples that inputs are standardized by, the first; and held out, the last
-
-
-def device() -> torch.device:
-    """The GPU where there is one."""
-    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 
 @lru_cache(maxsize=8)

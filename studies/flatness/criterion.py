@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .statistics import LEVEL, REPETITIONS, Array, Interval, kendall, resampled
+from studies.common.kendall import LEVEL, REPETITIONS, Array, Interval, kendall, resampled
+
 from .tables import CLUSTER, MEASURES, finished, scopes
 
 if TYPE_CHECKING:

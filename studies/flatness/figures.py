@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from studies.common.kendall import windows, with_interval
 from studies.common.panels import panels
 
-from .statistics import windows, with_interval
 from .tables import CLUSTER, GAPS, MEASURES, PREDICTIONS, finished
 
 if TYPE_CHECKING:

@@ -19,8 +19,9 @@ from basinscope.errors import InputError
 from basinscope.landscape import Parameters
 from basinscope.runs.scratch import Unfinished
 from basinscope.training.population import Adam, Member, Population
+from studies.common.measuring import device
 
-from .cases import data_set, device, inputs, network_of
+from .cases import data_set, inputs, network_of
 from .jobs import Network
 
 _STATE, _WEIGHTS, _CLOCK = "state.npz", "weights.npz", "clock.json"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .statistics import Interval, with_interval
+from studies.common.kendall import Interval, with_interval
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -18,7 +18,7 @@ from basinscope.sampling.calibration import resolution
 from basinscope.training import Every, Measure, train
 from basinscope.zoo.models import head_pattern, split_heads
 from basinscope.zoo.models.transformer import Transformer
-from studies.ngd_vs_sgd.measuring import columns
+from studies.common.measuring import columns
 
 from .cases import Subject, subject
 from .jobs import Follow

@@ -18,13 +18,9 @@ from basinscope.training import train
 from basinscope.zoo.data import DataSet, characters, load, modular_addition
 from basinscope.zoo.data.text import ALPHABET
 from basinscope.zoo.models import calibrate, ffnn, lenet5, resnet, transformer
+from studies.common.measuring import device
 
 RANGE = 10.0  # inputs of the published deep linear networks are uniform on [−10, 10]
-
-
-def device() -> torch.device:
-    """The GPU where there is one."""
-    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 
 # ---------------------------------------------------------------------- deep linear networks

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from basinscope.errors import InputError
-from studies.ngd_vs_sgd.statistics import welch
-from studies.ngd_vs_sgd.tables import at_one_loss
+from studies.common.matching import at_one_loss
+from studies.common.statistics import welch
 
 if TYPE_CHECKING:
     import pandas as pd

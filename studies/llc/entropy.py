@@ -15,16 +15,14 @@ from basinscope.curvature.precision import rounded_products
 from basinscope.estimates import Estimate
 from basinscope.landscape import Landscape, watanabe_nbeta
 from basinscope.measures.llc import llc
-from basinscope.sampling import plain
 from basinscope.sampling.calibration import Resolution
-from basinscope.sampling.diagnostics import summarize
-from basinscope.sampling.stacked import StackedLosses
 from basinscope.training import Member, Population
 from basinscope.training.population import SGD, EntropySGD
 from basinscope.training.population.updates import Update
 from basinscope.zoo.data import DataSet
+from studies.common.measuring import columns, device, sgld_excess
 
-from .cases import classifier, device, images, seeded, standardized
+from .cases import classifier, images, seeded, standardized
 from .jobs import Descent
 from .keeping import one_by_one
 
@@ -118,36 +116,25 @@ def measured(population: Population, jobs: Sequence[Descent], data: DataSet, epo
                 "parameters": base.dimension, "n": base.n,
                 "train_loss": float(on_train.loss[m]), "train_accuracy": float(on_train.accuracy[m]),
                 "test_loss": float(on_test.loss[m]), "test_accuracy": float(on_test.accuracy[m]),
-                **columns("llc_paper", paper),
+                **columns({"llc_paper": paper}),
             }  # fmt: skip
     for m in sound:
         if full and jobs[m].full:
             own = llc(lands[m], gamma=PAPER_GAMMA, budget=jobs[m].budget, seed=jobs[m].seed, progress=False)
-            rows[m] |= columns("llc", own) | {"half_soft_rank": own.diagnostics.get("half_soft_rank")}
+            rows[m] |= columns({"llc": own}) | {"half_soft_rank": own.diagnostics.get("half_soft_rank")}
     return rows
 
 
 def paper_llcs(lands: Sequence[Landscape], job: Descent) -> list[Estimate]:
     """λ̂ of several networks by the paper's recipe: SGLD, nβ = n/log n, γ = 100, 4 chains from w*, all draws kept."""
-    losses = StackedLosses(lands, PAPER_CHAINS)
     nbeta = watanabe_nbeta(lands[0].n)
-    run_ = plain.sample(
-        "sgld", losses, Resolution(nbeta, PAPER_GAMMA), step_size=job.step_size, chains=PAPER_CHAINS * len(lands),
-        draws=job.draws, batch_size=min(PAPER_BATCH, lands[0].n), burn_in=0.0, seed=job.seed,
-        report=lambda fraction, text: None,
+    measured = sgld_excess(
+        lands, Resolution(nbeta, PAPER_GAMMA), step_size=job.step_size, chains=PAPER_CHAINS, draws=job.draws,
+        batch_size=PAPER_BATCH, seed=job.seed,
     )  # fmt: skip
-    found = []
-    for number in range(len(lands)):
-        rows = slice(PAPER_CHAINS * number, PAPER_CHAINS * (number + 1))
-        if not run_.alive[rows].all():
-            found.append(Estimate("llc_paper", math.nan, math.nan, "failed", ("the paper's SGLD diverged here",)))
-            continue
-        values, squares = (run_.trace.values(name)[rows] for name in ("excess", "excess_squared"))
-        summary = summarize(values, squares, run_.trace.width)
-        found.append(Estimate("llc_paper", nbeta * summary.mean, nbeta * summary.stderr, "ok"))
-    return found
-
-
-def columns(name: str, estimate: Estimate) -> Row:
-    """An estimate as columns."""
-    return {name: estimate.value, f"{name}_stderr": estimate.stderr, f"{name}_verdict": estimate.verdict}
+    return [
+        Estimate("llc_paper", math.nan, math.nan, "failed", ("the paper's SGLD diverged here",))
+        if excess is None
+        else Estimate("llc_paper", nbeta * excess.mean, nbeta * excess.stderr, "ok")
+        for _, excess in measured
+    ]

@@ -8,7 +8,7 @@ from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from studies.ngd_vs_sgd.figures import panels
+from studies.common.panels import panels
 
 from .tables import BIASED
 

@@ -16,8 +16,9 @@ from basinscope.measures.planting import plant
 from basinscope.measures.soft_rank import soft_rank
 from basinscope.sampling.calibration import Resolution
 from basinscope.sampling.local import Outcome, Sampler, Settings
+from studies.common.measuring import device
 
-from .cases import device, teacher, trained_classifier
+from .cases import teacher, trained_classifier
 from .jobs import Ladder
 
 Row = dict[str, Any]

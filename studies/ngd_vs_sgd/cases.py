@@ -15,17 +15,13 @@ from basinscope.optim import KFAC, ExactNGD, OnlineNGD, preset
 from basinscope.training import population
 from basinscope.zoo.data import DataSet, load
 from basinscope.zoo.models import ffnn, lenet5
+from studies.common.measuring import device
 
 from .jobs import Training
 
 NATURAL = ("online", "accurate", "kfac", "exact")
 # Mean and standard deviation that images are normalized by: the authors' own, and for the digits those of the data.
 NORMALIZED = {"mnist": (0.1307, 0.3081), "fashion_mnist": (0.5, 0.5), "digits": (0.3049, 0.3758)}
-
-
-def device() -> torch.device:
-    """The GPU where there is one."""
-    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 
 @lru_cache(maxsize=4)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from basinscope.curvature.tiles import convolutional
@@ -13,10 +13,8 @@ from basinscope.measures.hessian_trace import hessian_trace
 from basinscope.measures.llc import llc
 from basinscope.measures.soft_rank import soft_rank
 from basinscope.measures.wbic import from_llc
-from basinscope.sampling import plain
 from basinscope.sampling.calibration import Resolution
-from basinscope.sampling.diagnostics import summarize
-from basinscope.sampling.stacked import StackedLosses
+from studies.common.measuring import sgld_excess
 
 from .jobs import Training
 
@@ -33,27 +31,21 @@ def paper_llcs(lands: Sequence[Landscape], *, draws: int, gamma: float, seed: in
     SGLD with nβ = 128/log 128 = 26.4, batches of 128, step 1e-4, two chains from w*, all draws kept. Nothing corrects
     its bias, +(ε nβ/8) Tr H + (ε (nβ)²/8m) Tr C to first order; and the WBIC is n E[L_n] at that temperature.
     """
-    losses = StackedLosses(lands, PAPER_CHAINS)
-    run = plain.sample(
-        "sgld", losses, Resolution(PAPER_NBETA, gamma), step_size=PAPER_STEP, chains=PAPER_CHAINS * len(lands),
-        draws=draws, batch_size=min(BATCH, lands[0].n), burn_in=0.0, seed=seed, report=lambda fraction, text: None,
+    measured = sgld_excess(
+        lands, Resolution(PAPER_NBETA, gamma), step_size=PAPER_STEP, chains=PAPER_CHAINS, draws=draws, batch_size=BATCH,
+        seed=seed,
     )  # fmt: skip
     found = []
-    for number, base in enumerate(losses.base.double().mean(1).tolist()):
-        rows = slice(PAPER_CHAINS * number, PAPER_CHAINS * (number + 1))
-        n = lands[number].n
-        if not run.alive[rows].all():
+    for land, (base, excess) in zip(lands, measured, strict=True):
+        if excess is None:
             reason = ("the paper's SGLD diverged here",)
-            found.append(
-                {name: Estimate(name, math.nan, math.nan, "failed", reason) for name in ("llc_paper", "wbic_paper")}
-            )
+            names = ("llc_paper", "wbic_paper")
+            found.append({name: Estimate(name, math.nan, math.nan, "failed", reason) for name in names})
             continue
-        values, squares = (run.trace.values(name)[rows] for name in ("excess", "excess_squared"))
-        summary = summarize(values, squares, run.trace.width)
         found.append(
             {
-                "llc_paper": Estimate("llc_paper", PAPER_NBETA * summary.mean, PAPER_NBETA * summary.stderr, "ok"),
-                "wbic_paper": Estimate("wbic_paper", n * (base + summary.mean), n * summary.stderr, "ok"),
+                "llc_paper": Estimate("llc_paper", PAPER_NBETA * excess.mean, PAPER_NBETA * excess.stderr, "ok"),
+                "wbic_paper": Estimate("wbic_paper", land.n * (base + excess.mean), land.n * excess.stderr, "ok"),
             }
         )
     return found
@@ -112,14 +104,3 @@ def full_options(job: Training) -> dict[str, Any]:
         "gamma": job.gamma, "sampler": job.sampler, "chains": job.chains, "budget": job.budget, "rtol": job.rtol,
         "seed": job.seed,
     }  # fmt: skip
-
-
-def columns(found: Mapping[str, Estimate | float]) -> dict[str, Any]:
-    """Measurements as columns of a row: a value, and for estimates a standard error and a verdict."""
-    row: dict[str, Any] = {}
-    for name, value in found.items():
-        if isinstance(value, Estimate):
-            row |= {name: value.value, f"{name}_stderr": value.stderr, f"{name}_verdict": value.verdict}
-        else:
-            row[name] = value
-    return row

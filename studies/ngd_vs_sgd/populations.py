@@ -15,10 +15,11 @@ from basinscope.measures.hessian_trace import hessian_trace
 from basinscope.runs.study import Result
 from basinscope.training import Measure, Member, Population
 from basinscope.training.population.steps import BLOCK
+from studies.common.measuring import columns, device
 
-from .cases import data_of, device, network_of, seeded_network, stacked
+from .cases import data_of, network_of, seeded_network, stacked
 from .jobs import Training
-from .measuring import PAPER_CHAINS, columns, full, full_options, paper_llcs
+from .measuring import PAPER_CHAINS, full, full_options, paper_llcs
 
 Row = dict[str, Any]
 TRUNK = "trunk"

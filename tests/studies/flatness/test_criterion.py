@@ -7,8 +7,8 @@ import pandas as pd
 import pytest
 from scipy import stats
 
+from studies.common.kendall import resampled
 from studies.flatness.criterion import PAPER, criterion_table, distance
-from studies.flatness.statistics import resampled
 from studies.flatness.tables import CLUSTER
 
 STORED = Path(__file__).parents[3] / "results" / "flatness" / "networks.parquet"

@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 
 from basinscope.errors import InputError
-from studies.ngd_vs_sgd.statistics import holm, lag, rank_correlation, turning_point, welch
+from studies.common.statistics import holm, lag, rank_correlation, turning_point, welch
 
 
 @pytest.mark.parametrize(("sizes", "spreads"), [((5, 5), (1.0, 1.0)), ((3, 12), (0.1, 4.0)), ((2, 2), (1.0, 9.0))])

@@ -3,7 +3,7 @@ import pytest
 from scipy import stats
 
 from basinscope.errors import InputError
-from studies.flatness.statistics import kendall, resampled, windows, with_interval
+from studies.common.kendall import kendall, resampled, windows, with_interval
 
 
 @pytest.mark.parametrize("ties", [False, True])
