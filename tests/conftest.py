@@ -1,0 +1,14 @@
+"""What all tests share: a seed that can be changed from outside."""
+
+import os
+import zlib
+
+import pytest
+
+SEED = int(os.environ.get("BASINSCOPE_TEST_SEED", "0"))
+
+
+@pytest.fixture
+def seed(request: pytest.FixtureRequest) -> int:
+    """A seed of this test's own; `BASINSCOPE_TEST_SEED` changes the seeds of all tests at once."""
+    return zlib.crc32(f"{SEED} {request.node.nodeid}".encode()) >> 1
