@@ -14,6 +14,7 @@ import yaml
 
 import basinscope
 import extra_uses
+import lacking
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -27,7 +28,7 @@ ON_CLUSTERS = ("ray", "slurm")  # where a study goes on: what runs studies is th
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory):
     folder = tmp_path_factory.mktemp("wheel")
-    hatchling = pytest.importorskip("hatchling.build")
+    hatchling = lacking.package("hatchling.build")
     command = f"import os; os.chdir({str(ROOT)!r}); import {hatchling.__name__} as b; b.build_wheel({str(folder)!r})"
     subprocess.run([sys.executable, "-c", command], check=True, capture_output=True)
     (built,) = folder.glob("*.whl")

@@ -12,12 +12,13 @@ from safetensors.torch import load_file
 from typer.testing import CliRunner
 
 import basinscope as bs
+import lacking
 from basinscope import demo
 from basinscope.cli import app
 from basinscope.cli import demo as cli_demo
 from basinscope.report.report import Report
 
-pytest.importorskip("sklearn")
+lacking.package("sklearn")
 FAST = ["--hidden", "2", "--samples", "200", "--budget", "1"]
 
 

@@ -10,6 +10,7 @@ from safetensors.torch import save_file
 from torch import nn
 from typer.testing import CliRunner
 
+import lacking
 from basinscope.cli import app
 from basinscope.report.checkpoints import Subject, read_weights
 
@@ -171,7 +172,7 @@ def load():
 @pytest.mark.parametrize(("code", "positions"), [(LANGUAGE, 4), (IMAGES, 1)], ids=["language", "images"])
 def test_models_of_hugging_face(tmp_path, monkeypatch, code, positions):
     """The saved model, tied weights under one name, is measured with its own loss."""
-    pytest.importorskip("transformers")
+    lacking.package("transformers")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
     (tmp_path / "own_model.py").write_text(code)
@@ -193,7 +194,7 @@ def test_models_of_hugging_face(tmp_path, monkeypatch, code, positions):
 
 
 def test_another_checkpoint_beside_a_saved_model_is_itself(tmp_path):
-    pytest.importorskip("transformers")
+    lacking.package("transformers")
     own = {}
     exec(LANGUAGE, own)
     net = own["build"]()

@@ -6,6 +6,7 @@ import sys
 import pytest
 import torch
 
+import lacking
 from basinscope.curvature.precision import full_precision, rounded_products, rounds
 
 MEASURE = """
@@ -41,7 +42,7 @@ assert switches() == before
 """
 
 
-@pytest.mark.skipif(not hasattr(torch.backends, "fp32_precision"), reason="came with torch 2.9")
+@lacking.PRECISION_SWITCHES.mark
 @pytest.mark.parametrize("place", ["", "cuda.matmul.", "cudnn."])
 def test_programs_that_use_the_newer_switches(place):
     """Torch refuses to read the older ones then."""

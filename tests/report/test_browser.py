@@ -7,17 +7,17 @@ from pathlib import Path
 import pytest
 
 import basinscope as bs
+import lacking
 from basinscope.report.studies import study_page
 from basinscope.runs.driver import run
 from basinscope.runs.results import Results
 from basinscope.runs.store import Store
 from basinscope.runs.sweep import Sweep
-from browser import Browser, executable
+from browser import Browser
 from hostile_names import NAMES
 from live_pages import curve, served, store, training
 
-if executable() is None:
-    pytest.skip("no Chromium here — install the package `chromium` to run these", allow_module_level=True)
+lacking.CHROMIUM.insist()
 
 # Screenshots are kept where this says, to be looked at.
 PICTURES = os.environ.get("BASINSCOPE_PICTURES")

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+import lacking
 import small_studies
 from basinscope.errors import InputError
 from basinscope.runs.driver import run
@@ -51,7 +52,7 @@ def kill_one_worker(store, killed):
 
 
 def test_64_jobs_give_one_table_in_one_process_in_two_and_on_ray_with_a_worker_killed(tmp_path, quiet):
-    pytest.importorskip("ray", reason="Ray is an extra: pip install 'basinscope[ray]'")
+    lacking.package("ray")
     study = small_studies.ORBITS
     drive(study, tmp_path / "here", settings=SETTINGS)
     drive(study, tmp_path / "local", settings=SETTINGS, on=Local(2))
@@ -74,7 +75,7 @@ def test_64_jobs_give_one_table_in_one_process_in_two_and_on_ray_with_a_worker_k
 @pytest.fixture(scope="module")
 def cluster():
     """A cluster that is there already."""
-    ray = pytest.importorskip("ray", reason="Ray is an extra: pip install 'basinscope[ray]'")
+    ray = lacking.package("ray")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         ray.init("local", num_cpus=2, num_gpus=1, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
@@ -106,7 +107,7 @@ def test_ray_places_gpus(tmp_path, quiet, cluster):
 
 
 def test_tasks_of_submitit_give_the_same_table(tmp_path, quiet):
-    pytest.importorskip("submitit", reason="submitit is an extra: pip install 'basinscope[slurm]'")
+    lacking.package("submitit")
     study, settings = small_studies.ORBITS, {"count": 8}
     drive(study, tmp_path / "here", settings=settings)
     on = Slurm(2, minutes=2, cluster="local", poll=0.2)
@@ -116,14 +117,14 @@ def test_tasks_of_submitit_give_the_same_table(tmp_path, quiet):
 
 
 def test_a_submitit_task_that_dies_is_submitted_again(tmp_path, quiet):
-    pytest.importorskip("submitit", reason="submitit is an extra: pip install 'basinscope[slurm]'")
+    lacking.package("submitit")
     settings = {"common": {"marker": str(tmp_path / "marker")}, "grid": {"seed": [0, 1, 2]}}
     on = Slurm(1, minutes=2, cluster="local", poll=0.2)
     assert drive(small_studies.ONCE, tmp_path / "store", settings=settings, on=on).complete
 
 
 def test_a_job_that_always_fails_on_submitit_does_not_stop_the_rest(tmp_path, quiet):
-    pytest.importorskip("submitit", reason="submitit is an extra: pip install 'basinscope[slurm]'")
+    lacking.package("submitit")
     settings = {"grid": {"kind": ["raise", "fine"], "seed": [0]}}
     on = Slurm(1, minutes=2, cluster="local", poll=0.2)
     summary = drive(small_studies.TROUBLE, tmp_path, settings=settings, on=on)

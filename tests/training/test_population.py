@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 import basinscope as bs
+import lacking
 from basinscope.errors import InputError
 from basinscope.training.population import SGD, Adam, Member, OnlineNGD, Population, steps
 from basinscope.training.population.generic import Generic
@@ -468,7 +469,7 @@ def test_the_order_of_work_on_a_gpu_changes_nothing(name, held, monkeypatch):
         assert_equal_weights(there.model(m), here.model(m), rtol=1e-9, atol=1e-12)
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@lacking.GPU.mark
 @pytest.mark.parametrize("name", ["mlp", "cnn", "gelu"])
 def test_cuda_graphs(tmp_path, name):
     build = double(NETWORKS[name][0])

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import basinscope as bs
+import lacking
 from basinscope.training import Every, Measure, load_checkpoint, train
 from training_cases import OPTIMIZERS, data, network
 
@@ -117,7 +118,7 @@ for name, build in OPTIMIZERS.items():
 """
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork and SIGKILL")
+@lacking.FORK.mark
 def test_killed_runs_end_in_the_same_bits(tmp_path):
     """Kills at moments that fall anywhere, in the middle of writing a checkpoint too: each is written every step."""
     paths = [str(Path(__file__).parents[1]), str(Path(bs.__file__).parents[1])]
