@@ -97,8 +97,10 @@ def trouble(kind: str, seed: int = 0):
     """Jobs that fail in various ways."""
     if kind == "raise":
         raise ZeroDivisionError("never works")
+    if kind == "crash":
+        os.kill(os.getpid(), signal.SIGSEGV)
     if kind == "die":
-        os.kill(os.getpid(), signal.SIGKILL)
+        os._exit(9)
     if kind == "exit":
         sys.exit(7)
     if kind == "column":

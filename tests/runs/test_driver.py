@@ -232,12 +232,14 @@ def test_a_worker_that_dies_is_replaced(tmp_path):
     assert drive(small_studies.ONCE, tmp_path / "store", settings=settings, on=Local(2)).complete
 
 
-def test_a_job_that_always_kills_its_worker_is_given_up(tmp_path):
-    settings = {"grid": {"kind": ["die", "fine", "noisy"], "seed": [0]}}
+def test_jobs_that_always_kill_their_workers_are_given_up(tmp_path):
+    settings = {"grid": {"kind": ["crash", "die", "fine", "noisy"], "seed": [0]}}
     summary = drive(small_studies.TROUBLE, tmp_path, settings=settings, on=Local(2))
     assert summary.fresh == 2
-    assert list(summary.failed) == ["kind=die seed=0"]
-    assert "its worker died 3 times: killed by SIGKILL" in summary.failed["kind=die seed=0"]
+    assert summary.failed == {
+        "kind=crash seed=0": "its worker died 3 times: killed by SIGSEGV",
+        "kind=die seed=0": "its worker died 3 times: exit code 9",
+    }
     assert statuses(Store(tmp_path))[0].failed == summary.failed
 
 
