@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -209,14 +208,14 @@ class _Parts:
         try:
             return dict(self.timed("criteria", compute))
         except BasinscopeError as error:
-            return {name: Estimate(name, math.nan, math.nan, "failed", (str(error),)) for name in names}
+            return {name: Estimate.failed(name, error) for name in names}
 
     def attempt(self, name: str, compute: Callable[[], Estimate]) -> Estimate:
         try:
             found: Estimate = self.timed(name, compute)
             return found
         except BasinscopeError as error:
-            return Estimate(name, math.nan, math.nan, "failed", (str(error),))
+            return Estimate.failed(name, error)
 
 
 def _affordable(land: Landscape, budget: float) -> Landscape:
@@ -252,7 +251,7 @@ def _quadratic(land: Landscape, found: Mapping[str, Any], seed: int) -> tuple[Es
                 if each == gamma or each / nbeta > _POLE * -(half.diagnostics.get("smallest") or 0.0)
             ]
             return halves[levels.index(gamma)], curve
-    return Estimate("half_soft_rank", math.nan, math.nan, "failed", (reasons[0],)), []
+    return Estimate.failed("half_soft_rank", reasons[0]), []
 
 
 def _ranks(land: Landscape, matrix: Matrix | str, levels: list[float], seed: int) -> list[Estimate]:
@@ -274,8 +273,7 @@ def _largest(values: Spectrum) -> Estimate:
         "largest_eigenvalue",
         float(values.largest[0]),
         float(values.largest_residuals[0]),
-        values.verdict,
-        values.warnings,
+        values.checks,
         {"smallest": float(values.smallest[0]) if len(values.smallest) else None, "products": values.products},
     )
 

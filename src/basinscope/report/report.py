@@ -16,7 +16,6 @@ from rich.console import Group
 
 from ..errors import BasinscopeError, InputError
 from ..estimates import Estimate
-from .plain import estimate_from
 
 FORMAT = 1
 FORMATS = ("html", "md", "json", "parquet")
@@ -69,7 +68,7 @@ class Report:
         found = estimates(self.final)
         if name not in found:
             raise KeyError(f"{name!r} was not measured — there are {', '.join(found)}")
-        return estimate_from(found[name])
+        return Estimate.from_dict(found[name])
 
     def rows(self) -> list[dict[str, Any]]:
         """One flat row per checkpoint: every estimate with its standard error and verdict."""
