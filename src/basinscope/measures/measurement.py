@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -17,7 +16,7 @@ from ..errors import BasinscopeError, InputError
 from ..estimates import Estimate
 from ..landscape import Landscape
 from ..progress import Report, tracked
-from ..samples import tensors
+from ..samples import digest
 from ..sampling.cost import cost
 from .criteria import criteria
 from .gap import gap
@@ -290,19 +289,5 @@ def subject_of(land: Landscape) -> dict[str, Any]:
         "dtype": str(land.dtype).removeprefix("torch."),
         "device": str(land.device),
         "weights_sha256": digest(land.parameters.values()),
-        "data_sha256": digest(tensors((land.samples.inputs, land.samples.target))),
+        "data_sha256": land.samples.digest(),
     }
-
-
-def digest(values: Any) -> str:
-    """A digest of tensors: their bytes, types and shapes.
-
-    Examples:
-        >>> digest([torch.zeros(2)]) == digest([torch.zeros(2)]) != digest([torch.zeros(2, 1)])
-        True
-    """
-    found = hashlib.sha256()
-    for tensor in values:
-        found.update(f"{tensor.dtype} {tuple(tensor.shape)}".encode())
-        found.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().data)
-    return found.hexdigest()
