@@ -9,7 +9,7 @@ from typing import Any
 from torch import Tensor
 
 from ..errors import InputError
-from ..estimates import Estimate, Verdict
+from ..estimates import Check, Estimate
 from ..landscape import Landscape
 from ..sampling.calibration import Resolution, resolution
 from .llc import llc
@@ -18,8 +18,9 @@ from .planting import PlantedNetwork, plant
 
 _STEEP = 100.0  # least stiffness nβσ of the planted network in units of γ
 _FEW = 4096  # samples on which the user's steepest direction is sought
-_GOOD, _FAIR = 0.05, 0.15  # relative errors
-_STANDARD_ERRORS = 4.0
+MAX_ERROR = 0.05  # relative error of a passed selftest
+MAX_DOUBTFUL_ERROR = 0.15  # relative error beyond which the selftest has failed
+MAX_ERROR_STDERRS = 4.0  # error in standard errors
 _COUPLING = 0.006  # relative error of the planted network's value at finite resolution
 
 
@@ -138,24 +139,30 @@ def judged(land: Landscape, planted: PlantedNetwork, at: Resolution, found: Esti
         "dimension": planted.land.dimension, "own_dimension": land.dimension,
         "sampler": found.diagnostics["sampler"],
     }  # fmt: skip
-    verdict, words = _told(error, z, found, reference)
-    return Estimate("selftest", error, deviation / reference, verdict, words, diagnostics)
+    return Estimate("selftest", error, deviation / reference, selftest_checks(error, z, found, reference), diagnostics)
 
 
-def _told(error: float, z: float, found: Estimate, reference: float) -> tuple[Verdict, tuple[str, ...]]:
+def selftest_checks(error: float, z: float, found: Estimate, reference: float) -> tuple[Check, ...]:
+    """Whether λ̂ is near enough to the truth, and no further from it than its standard error says."""
     if not math.isfinite(error):
-        return "failed", ("these settings give no number on a network whose λ is known — " + _remedy(found),)
-    told = (
+        reason = "no number: these settings give none on a network whose λ is known"
+        return (Check("relative error", "none", f"within {MAX_ERROR:.0%}", False, _remedy(found), "failure", reason),)
+    summary = (
         f"these settings find λ̂ = {found.value:.4g} ± {found.stderr:.2g} where {reference:.4g} is right "
         f"({error:+.1%}, z = {z:.1f})"
     )
-    if abs(error) <= _GOOD and found.verdict != "failed":
-        if abs(z) <= _STANDARD_ERRORS:
-            return "ok", ()
-        return "doubtful", (f"{told}: close, but the standard error is too small — lower rtol",)
-    if abs(error) <= _FAIR and found.verdict != "failed":
-        return "doubtful", (f"{told} — {_remedy(found)}",)
-    return "failed", (f"{told} — {_remedy(found)}",)
+    failed = found.verdict == "failed" or abs(error) > MAX_DOUBTFUL_ERROR
+    near = Check(
+        "relative error", f"{error:+.1%}",
+        f"within {MAX_ERROR:.0%}; beyond {MAX_DOUBTFUL_ERROR:.0%} it has failed",
+        abs(error) <= MAX_ERROR and not failed, _remedy(found), "failure" if failed else "doubt", f"wrong: {summary}",
+    )  # fmt: skip
+    honest = Check(
+        "error in standard errors", f"{z:.1f}", f"within {MAX_ERROR_STDERRS:g}",
+        abs(z) <= MAX_ERROR_STDERRS or not near.passed, "lower rtol",
+        reason=f"overconfident: {summary}: close, but the standard error is too small",
+    )  # fmt: skip
+    return near, honest
 
 
 def _remedy(found: Estimate) -> str:
