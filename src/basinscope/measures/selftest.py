@@ -158,8 +158,9 @@ def selftest_checks(error: float, stderr: float, found: Estimate, reference: flo
     failed = found.verdict == "failed" or beyond_chance > MAX_DOUBTFUL_ERROR
     near = Check(
         "relative error", f"{error:+.1%} ± {stderr:.1%}",
-        f"within {MAX_ERROR:.0%} but for {CHANCE_STDERRS:g} standard errors; beyond {MAX_DOUBTFUL_ERROR:.0%} it has failed",
-        beyond_chance <= MAX_ERROR and not failed, _remedy(found), "failure" if failed else "doubt", f"wrong: {summary}",
+        f"within {MAX_ERROR:.0%} beyond {CHANCE_STDERRS:g} standard errors; failed from {MAX_DOUBTFUL_ERROR:.0%} on",
+        beyond_chance <= MAX_ERROR and not failed, _remedy(found), "failure" if failed else "doubt",
+        f"wrong: {summary}",
     )  # fmt: skip
     precise = Check(
         "standard error", f"{stderr:.1%}", f"at most {MAX_ERROR:.0%}", stderr <= MAX_ERROR or not near.passed,
