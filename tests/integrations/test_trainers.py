@@ -264,7 +264,7 @@ def test_weights_and_biases_offline(tmp_path, monkeypatch):
     with wandb.init(mode="offline", dir=str(tmp_path), project="test", settings=wandb.Settings(silent=True)) as run:
         log = Log(run)
         history = followed(log).history
-        log(bs.Estimate("llc", math.nan, math.nan, "failed", ("no minimum",)), step=9)
+        log(bs.Estimate.failed("llc", "no minimum"), step=9)
         summary = dict(run.summary)
     assert summary["basinscope/train_loss"] == pytest.approx(float(history["train_loss"].iloc[-1]))
     assert summary["basinscope/llc_warnings"] == "no minimum"

@@ -7,7 +7,8 @@ from torch import nn
 
 import basinscope as bs
 import lacking
-from basinscope.report.checkpoints import Subject, checkpoints_in, measure_checkpoints, read_weights
+from basinscope.adapters.checkpoints import checkpoints_in, read_weights
+from basinscope.report.checkpoints import Subject, measure_checkpoints
 from basinscope.training import Every, train
 
 FAST = {"budget": 0.2, "seed": 0}

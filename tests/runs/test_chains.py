@@ -59,7 +59,7 @@ def test_parts_that_disagree_are_doubted():
 
 
 def test_the_worst_part_decides_the_verdict():
-    parts = [bs.Estimate("llc", 1.0, 0.1), bs.Estimate("llc", 1.05, 0.1, "doubtful", ("slow — raise budget",))]
+    parts = [bs.Estimate("llc", 1.0, 0.1), bs.Estimate("llc", 1.05, 0.1, (bs.Check.not_passed("slow — raise budget"),))]
     assert merged(parts).verdict == "doubtful"
     assert merged(parts).warnings == ("slow — raise budget",)
 

@@ -110,6 +110,29 @@ def test_optimizers_are_torchs(optimizer, make):
         assert_equal_weights(population.model(m), alone, rtol=1e-9, atol=1e-11)
 
 
+def test_a_rate_that_falls_along_a_cosine_is_torchs_scheduler():
+    build = double(lambda: models.ffnn([49, 7, 10]))
+    population = Population(build, MEMBERS, (IMAGES, LABELS), optimizer=Adam(cosine=STEPS))
+
+    class Annealed(torch.optim.Adam):
+        def __init__(self, parameters, **own):
+            super().__init__(parameters, **own)
+            self._schedule = torch.optim.lr_scheduler.CosineAnnealingLR(self, STEPS)
+
+        def step(self, closure=None):
+            if closure is None and self.state:
+                self._schedule.step()
+            super().step(closure)
+
+    population.train(STEPS, progress=False)
+    for m in range(len(MEMBERS)):
+        alone = twin(population, build, m, STEPS, Annealed, nn.functional.cross_entropy, (IMAGES, LABELS))
+        assert_equal_weights(population.model(m), alone, rtol=1e-9, atol=1e-11)
+    before = {name: part.clone() for name, part in population.parameters.items()}
+    population.train(STEPS + 5, progress=False)  # the rate is spent
+    assert all(torch.equal(part, before[name]) for name, part in population.parameters.items())
+
+
 @pytest.mark.parametrize(
     "settings",
     [

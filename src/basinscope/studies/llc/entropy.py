@@ -139,11 +139,11 @@ def paper_llcs(lands: Sequence[Landscape], job: Descent) -> list[Estimate]:
     for number in range(len(lands)):
         rows = slice(PAPER_CHAINS * number, PAPER_CHAINS * (number + 1))
         if not run_.alive[rows].all():
-            found.append(Estimate("llc_paper", math.nan, math.nan, "failed", ("the paper's SGLD diverged here",)))
+            found.append(Estimate.failed("llc_paper", "the paper's SGLD diverged here"))
             continue
         values, squares = (run_.trace.values(name)[rows] for name in ("excess", "excess_squared"))
         summary = summarize(values, squares, run_.trace.width)
-        found.append(Estimate("llc_paper", nbeta * summary.mean, nbeta * summary.stderr, "ok"))
+        found.append(Estimate("llc_paper", nbeta * summary.mean, nbeta * summary.stderr))
     return found
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -76,17 +75,15 @@ def paper_llcs(lands: Sequence[Landscape], *, draws: int, gamma: float, seed: in
         rows = slice(PAPER_CHAINS * number, PAPER_CHAINS * (number + 1))
         n = lands[number].n
         if not run.alive[rows].all():
-            reason = ("the paper's SGLD diverged here",)
-            found.append(
-                {name: Estimate(name, math.nan, math.nan, "failed", reason) for name in ("llc_paper", "wbic_paper")}
-            )
+            reason = "the paper's SGLD diverged here"
+            found.append({name: Estimate.failed(name, reason) for name in ("llc_paper", "wbic_paper")})
             continue
         values, squares = (run.trace.values(name)[rows] for name in ("excess", "excess_squared"))
         summary = summarize(values, squares, run.trace.width)
         found.append(
             {
-                "llc_paper": Estimate("llc_paper", PAPER_NBETA * summary.mean, PAPER_NBETA * summary.stderr, "ok"),
-                "wbic_paper": Estimate("wbic_paper", n * (base + summary.mean), n * summary.stderr, "ok"),
+                "llc_paper": Estimate("llc_paper", PAPER_NBETA * summary.mean, PAPER_NBETA * summary.stderr),
+                "wbic_paper": Estimate("wbic_paper", n * (base + summary.mean), n * summary.stderr),
             }
         )
     return found
