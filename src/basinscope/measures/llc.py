@@ -84,18 +84,21 @@ def llc(
     return judged(measured, outcome, sides)
 
 
-def _sides(measured: Sampler, outcome: Outcome, report: Any) -> dict[float, tuple[float, float]]:
+def _sides(measured: Sampler, outcome: Outcome, report: Any) -> dict[float, tuple[float, float]] | None:
     """λ̂ and its standard error at γ/3 and 3γ, from where the chains are; none for a run that was cut short or is a
-    plain kernel."""
+    plain kernel, and None if they are interrupted themselves."""
     if outcome.sampler not in ("hmc", "minibatch") or outcome.interrupted or outcome.diverged:
         return {}
+    found = {}
     try:
-        return {
-            gamma: _told(measured.run(Resolution(outcome.at.nbeta, gamma), report, outcome))
-            for gamma in (outcome.at.gamma / 3, 3 * outcome.at.gamma)
-        }
+        for gamma in (outcome.at.gamma / 3, 3 * outcome.at.gamma):
+            side = measured.run(Resolution(outcome.at.nbeta, gamma), report, outcome)
+            if side.interrupted:
+                return None
+            found[gamma] = _told(side)
     except KeyboardInterrupt:
-        return {}
+        return None
+    return found
 
 
 def _told(outcome: Outcome) -> tuple[float, float]:
@@ -103,11 +106,12 @@ def _told(outcome: Outcome) -> tuple[float, float]:
     return outcome.at.nbeta * outcome.excess, outcome.at.nbeta * outcome.stderr
 
 
-def judged(measured: Sampler, outcome: Outcome, sides: dict[float, tuple[float, float]]) -> Estimate:
-    """The estimate with its verdict, from a finished run."""
+def judged(measured: Sampler, outcome: Outcome, sides: dict[float, tuple[float, float]] | None) -> Estimate:
+    """The estimate with its verdict, from a finished run; `sides` is None where those runs were interrupted."""
     value, sampled = _told(outcome)
     stderr = math.hypot(sampled, _ROUNDING[measured.land.dtype] * abs(value))
-    diagnostics = _diagnostics(measured, outcome, sides)
+    diagnostics = _diagnostics(measured, outcome, sides or {})
+    diagnostics["interrupted"] |= sides is None
     failures, doubts = _reasons(value, stderr, outcome, diagnostics)
     verdict: Verdict = "failed" if failures else "doubtful" if doubts else "ok"
     return Estimate("llc", value, stderr, verdict, (*failures, *doubts), diagnostics)
@@ -184,12 +188,14 @@ def _reasons(value: float, stderr: float, outcome: Outcome, found: dict[str, Any
     doubts: list[str] = []
     diverged, chains = outcome.diverged, sum(len(run.alive) for run in outcome.runs[:1])
     if not math.isfinite(value):
-        failures.append(f"diverged: {diverged} of {chains} chains diverged — use a smaller step_size or a larger gamma")
+        failures.append(_lost(outcome.sampler, diverged, chains))
         return failures, doubts
     if diverged:
         doubts.append(f"diverged chains: {diverged} of {chains} were stopped and left out — use a smaller step_size")
     if outcome.interrupted:
         doubts.append("partial: sampling was interrupted before the standard error target was met")
+    elif found["interrupted"]:
+        doubts.append("partial: sampling was interrupted before λ̂ at γ/3 and 3γ told what the localiser does to it")
     gradient = found["gradient_term"]
     if value <= 0:
         failures.append(
@@ -227,6 +233,17 @@ def _reasons(value: float, stderr: float, outcome: Outcome, found: dict[str, Any
         )
     doubts += _prior_dominated(found, value)
     return failures, doubts
+
+
+def _lost(sampler: str, diverged: int, chains: int) -> str:
+    """Why there is no number. Samplers that reject do not lose chains by their step: the loss leads them away."""
+    if sampler in ("hmc", "mala"):
+        return (
+            f"not at a minimum: {diverged} of {chains} chains fell far below the loss of w* and were stopped — train "
+            f"longer, or raise gamma"
+        )
+    remedy = "train longer, or raise gamma" if sampler == "minibatch" else "use a smaller step_size or a larger gamma"
+    return f"diverged: {diverged} of {chains} chains diverged — {remedy}"
 
 
 def _prior_dominated(found: dict[str, Any], value: float) -> list[str]:
