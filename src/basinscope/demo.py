@@ -14,12 +14,13 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from .errors import BasinscopeError, InputError
+from .files import write_whole
 from .landscape import Landscape
 from .measures.measurement import measurement
 from .progress import tracked
 from .report.measure import assembled
 from .report.plain import plain_measurement
-from .report.report import Report, write_whole
+from .report.report import Report
 
 SHUFFLED = 0.2  # of the labels: without noise a classifier has no minimum, its weights grow for ever
 PIXELS = 16

@@ -120,5 +120,5 @@ def test_bad_settings_are_refused(settings, message):
 
 
 def test_a_density_that_is_not_finite_is_refused():
-    with pytest.raises(InputError, match="must be finite at the start"):
+    with pytest.raises(InputError, match="must be finite at the start with its gradient, got -inf"):
         nuts(lambda w: w.sum().log(), torch.zeros(2))
