@@ -29,7 +29,8 @@ def of_llc() -> Iterator[Any]:
     }  # fmt: skip
     nan = float("nan")
     shown = [
-        *llc_checks(nan, nan, {**seen, "virial": 3.0}),
+        *llc_checks(nan, nan, {**seen, "sampler": "minibatch"}),
+        *llc_checks(nan, nan, {**seen, "sampler": "sgld"}),
         *llc_checks(-1.0, 1.0, {**seen, "virial": 3.0})[:1],
         *llc_checks(1.0, 0.2, {**seen, "virial": 3.0})[1:],
         *llc_checks(1.0, 0.2, {**seen, "virial": 0.1}),

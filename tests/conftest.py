@@ -4,6 +4,7 @@ import os
 import zlib
 
 import pytest
+import torch
 
 import lacking
 
@@ -23,3 +24,9 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.section("what this machine lacks")
         for line in lines:
             terminalreporter.write_line(line)
+
+
+@pytest.fixture(autouse=True)
+def _own_random_numbers(seed: int) -> None:
+    """Torch's global generator starts from the test's seed, whichever tests ran before in the same process."""
+    torch.manual_seed(seed)

@@ -182,10 +182,10 @@ def test_pages_and_search_work_from_a_folder_without_a_request(built):
         page.open((built / "reference" / "measures.html").as_uri())
         page.run("document.querySelector('label[for=__search]').click()")
         page.run("document.querySelector('[data-md-component=search-query]').focus()")
-        page.wait("document.querySelector('.md-search-result__meta').textContent.startsWith('Type')", seconds=60)
+        page.wait("document.querySelector('.md-search-result__meta').textContent.startsWith('Type')")
         for key in "likelihood":  # the index reads a hyphen at the end of a word as a mistake, and says so
             page.press(key)
-        page.wait("document.querySelector('.md-search-result__item a[href]')", seconds=60)
+        page.wait("document.querySelector('.md-search-result__item a[href]')")
         assert not page.errors
         assert not [address for address in page.requests if address.startswith("http")]
         page.close()
