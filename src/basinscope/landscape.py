@@ -318,7 +318,7 @@ class Landscape:
             self._check_loss()
             return self.per_sample()
 
-        _refuse_bad(independent_losses(every, self.losses, self.take, self.parameters, self._frozen))
+        _refuse_bad(independent_losses(every, self.losses, self.take, self.n, self.parameters, self._frozen))
 
     def _check_loss(self) -> None:
         """On a few samples, the loss must be per-sample, made for these targets, and depend on the parameters."""
