@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from .curvature.penalty import penalty as penalty
     from .errors import BasinscopeError as BasinscopeError
     from .errors import InputError as InputError
+    from .estimates import Check as Check
     from .estimates import Estimate as Estimate
     from .landscape import Landscape as Landscape
     from .measures.criteria import Criteria as Criteria
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "BasinscopeError": "errors",
     "InputError": "errors",
+    "Check": "estimates",
     "Criteria": "measures.criteria",
     "Estimate": "estimates",
     "Landscape": "landscape",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -38,14 +37,13 @@ def paper_llcs(lands: Sequence[Landscape], *, draws: int, gamma: float, seed: in
     found = []
     for land, (base, excess) in zip(lands, measured, strict=True):
         if excess is None:
-            reason = ("the paper's SGLD diverged here",)
-            names = ("llc_paper", "wbic_paper")
-            found.append({name: Estimate(name, math.nan, math.nan, "failed", reason) for name in names})
+            reason = "the paper's SGLD diverged here"
+            found.append({name: Estimate.failed(name, reason) for name in ("llc_paper", "wbic_paper")})
             continue
         found.append(
             {
-                "llc_paper": Estimate("llc_paper", PAPER_NBETA * excess.mean, PAPER_NBETA * excess.stderr, "ok"),
-                "wbic_paper": Estimate("wbic_paper", land.n * (base + excess.mean), land.n * excess.stderr, "ok"),
+                "llc_paper": Estimate("llc_paper", PAPER_NBETA * excess.mean, PAPER_NBETA * excess.stderr),
+                "wbic_paper": Estimate("wbic_paper", land.n * (base + excess.mean), land.n * excess.stderr),
             }
         )
     return found

@@ -108,7 +108,7 @@ def test_verdicts():
     assert falling.verdict == "failed"
     assert "does not rise" in falling.warnings[0]
     stuck = judged([[mean(1.0, 1.0, rhat=2.0), mean(0.5, 2.0, 0.01)]] * 2, [10, 10], [1.0, 1.0])
-    assert any("split-R̂ reaches 2.000" in reason for reason in stuck.warnings)
+    assert any("split-R̂ = 2.000" in reason for reason in stuck.warnings)
     diverged = judged([[mean(1.0, 1.0, divergences=9, sampler="nuts"), mean(0.5, 2.0)]] * 2, [10, 10], [1.0, 1.0])
     assert any("divergences: 18 of" in reason for reason in diverged.warnings)
     lost = judged([[mean(1.0, math.nan), mean(0.5, 2.0)]], [10], [1.0])

@@ -11,10 +11,12 @@ import torch
 from scipy.special import stdtrit
 
 from ..errors import InputError
-from ..estimates import Estimate
+from ..estimates import Check, Estimate
 from .bracket import Function, Runs
 from .operators import Operator
 
+MAX_ROUNDING_OF_RTOL = 0.1  # rounding errors in units of the tolerance
+MAX_STDERR_OF_RTOL = 2.0  # standard error in units of the tolerance
 CERTAINTY = 0.9999  # of the bounds: the quadrature bracket holds for certain, the average over probes only so
 
 
@@ -43,27 +45,12 @@ class Average:
     smallest: float
 
     def estimate(self, name: str, rtol: float, diagnostics: Mapping[str, Any], factor: float = 1.0) -> Estimate:
-        """factor · the traced function, with a verdict."""
-        warnings = []
-        if not self.closed:
-            warnings.append(
-                f"after {self.steps} Lanczos steps the bracket [{factor * self.bracket[0]:.5g}, "
-                f"{factor * self.bracket[1]:.5g}] is still wider than the Monte Carlo error — raise the weight decay"
-            )
-        if self.smallest < 0:
-            warnings.append(negative(self.smallest))
-        if self.rounding > 0.1 * rtol:
-            warnings.append(
-                f"rounding errors may change the value by {self.rounding:.1%} — convert model and data to float64"
-            )
-        if self.stderr > 2 * rtol * abs(self.value):
-            warnings.append(f"the relative error is {self.stderr / abs(self.value):.1%}, above rtol={rtol:g}")
+        """factor · the traced function, with its checks."""
         return Estimate(
             name=name,
             value=factor * self.value,
             stderr=factor * self.stderr,
-            verdict="doubtful" if warnings else "ok",
-            warnings=tuple(warnings),
+            checks=self.checks(rtol, factor),
             freedom=self.freedom,
             bounds=(factor * self.bounds[0], factor * self.bounds[1]),
             diagnostics={
@@ -74,6 +61,30 @@ class Average:
                 "steps": self.steps,
             },
         )
+
+    def checks(self, rtol: float, factor: float = 1.0) -> tuple[Check, ...]:
+        """Whether the bracket closed, the operator is positive, and rounding and Monte Carlo errors are small."""
+        low, high = factor * self.bracket[0], factor * self.bracket[1]
+        share = 0.0 if self.stderr == 0 else self.stderr / abs(self.value) if self.value else math.inf
+        return (
+            Check(
+                "bracket", f"[{low:.5g}, {high:.5g}]", "narrower than the Monte Carlo error", self.closed,
+                "raise the weight decay",
+                reason=f"not converged: after {self.steps} Lanczos steps the bracket [{low:.5g}, {high:.5g}] is still "
+                f"wider than the Monte Carlo error",
+            ),
+            check_positive(self.smallest),
+            Check(
+                "rounding errors", f"{self.rounding:.1%}", f"at most {MAX_ROUNDING_OF_RTOL:g} rtol",
+                self.rounding <= MAX_ROUNDING_OF_RTOL * rtol, "convert model and data to float64",
+                reason=f"imprecise: rounding errors may change the value by {self.rounding:.1%}",
+            ),
+            Check(
+                "standard error", f"{share:.1%} of the value", f"at most {MAX_STDERR_OF_RTOL:g} rtol",
+                share <= MAX_STDERR_OF_RTOL * rtol, "raise rtol, or take method='exact' where it is affordable",
+                reason=f"imprecise: the relative error is {share:.1%}, above rtol={rtol:g}",
+            ),
+        )  # fmt: skip
 
 
 def averages(
@@ -143,9 +154,11 @@ def indefinite(smallest: float, level: float) -> str:
     )
 
 
-def negative(smallest: float) -> str:
-    """The warning for a Hessian that is not positive semi-definite, though H + Λ is."""
-    return (
-        f"the Hessian has negative eigenvalues, the smallest {smallest:.3g}: this is no minimum, and such directions "
-        f"count below zero — train on, or take matrix='fisher'"
-    )
+def check_positive(smallest: float, limit: float = 0.0) -> Check:
+    """Whether a matrix A is positive semi-definite, up to `-limit`, though A + Λ is in any case."""
+    return Check(
+        "smallest eigenvalue", f"{smallest:.3g}", "not negative", smallest >= -limit,
+        "train on, or take matrix='fisher'",
+        reason=f"not at a minimum: the Hessian has negative eigenvalues, the smallest {smallest:.3g}: this is no "
+        f"minimum, and such directions count below zero",
+    )  # fmt: skip

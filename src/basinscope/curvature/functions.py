@@ -9,16 +9,18 @@ from typing import Any
 import torch
 
 from ..errors import InputError
-from ..estimates import Estimate
+from ..estimates import Check, Estimate
 from ..landscape import Landscape
 from ..progress import tracked
-from .averages import indefinite, negative
+from .averages import check_positive, indefinite
 from .bracket import Function
 from .decay import Decay, WeightDecay, read_decay
 from .kronecker import Sharing
 from .operators import operator
 from .spectra import Eigenvalues, choose, eigenvalues
 from .stochastic import Whitened, traced
+
+MAX_NEGATIVE_SHARE = 1e-6  # of the largest eigenvalue, that a negative one may be by rounding alone
 
 
 @dataclass(frozen=True)
@@ -77,18 +79,11 @@ def _from_eigenvalues(
         raise InputError(indefinite(smallest, level))
     value = float(kind.at(level)(values).sum())
     bound = found.bound if found.bound == "exact" or kind.concave else "neither"
-    warnings = []
-    if found.bound != "exact":
-        says = "an upper bound of" if bound == "upper" else "an approximation of unknown sign to"
-        warnings.append(f"method={found.method!r} gives {says} the {kind.name.replace('_', ' ')}, not itself")
-    if smallest < -1e-6 * largest:
-        warnings.append(negative(smallest))
     return Estimate(
         name=kind.name,
         value=value,
         stderr=0.0,
-        verdict="doubtful" if warnings else "ok",
-        warnings=tuple(warnings),
+        checks=(check_method(found.method, bound, kind.name), check_positive(smallest, MAX_NEGATIVE_SHARE * largest)),
         bounds={"exact": (value, value), "upper": (0.0, value), "neither": None}[bound],
         diagnostics={
             **common,
@@ -98,3 +93,12 @@ def _from_eigenvalues(
             "smallest": smallest,
         },
     )
+
+
+def check_method(method: str, bound: str, name: str) -> Check:
+    """Whether eigenvalues are the matrix's own, rather than those of a stand-in."""
+    says = {"exact": "exact", "upper": "an upper bound", "neither": "an approximation of unknown sign"}[bound]
+    return Check(
+        "method", f"{method}, {says}", "exact, or a bracket", bound == "exact", "take method='exact' or 'lanczos'",
+        reason=f"stand-in: method={method!r} gives {says} of the {name.replace('_', ' ')}, not itself",
+    )  # fmt: skip

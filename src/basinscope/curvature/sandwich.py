@@ -16,6 +16,7 @@ from torch import Tensor
 from torch.func import vjp, vmap
 
 from ..errors import InputError
+from ..estimates import Check
 from ..landscape import Landscape
 from .averages import indefinite
 from .decay import Decay
@@ -25,6 +26,8 @@ from .precision import full_precision
 from .spectra import LIMIT
 from .stochastic import Starts
 from .tiles import memory_bound, plan
+
+MAX_DECREMENT_SHARE = 0.1  # of the criterion, that the Newton decrement may be at what counts as a minimum
 
 
 @dataclass(frozen=True)
@@ -44,14 +47,15 @@ class Mean:
     decrement: float
 
     @property
-    def warnings(self) -> tuple[str, ...]:
+    def check(self) -> Check:
         """The theory is about a minimum: what is left to gain must be small against what is lost on new data."""
-        if self.decrement <= 0.1 * self.criterion:
-            return ()
-        return (
-            f"this is no minimum of the regularised loss: a Newton step would lower it by {self.decrement / 2:.2g}, "
-            f"not much less than the predicted gap {self.criterion:.2g} — train on, with this weight decay",
-        )
+        share = self.decrement / self.criterion if self.criterion > 0 else math.inf if self.decrement > 0 else 0.0
+        return Check(
+            "Newton decrement", f"{share:.1%} of the criterion", f"at most {MAX_DECREMENT_SHARE:.0%}",
+            self.decrement <= MAX_DECREMENT_SHARE * self.criterion, "train on, with this weight decay",
+            reason=f"not at a minimum: this is no minimum of the regularised loss, which a Newton step would lower by "
+            f"{self.decrement / 2:.2g}, not much less than the predicted gap {self.criterion:.2g}",
+        )  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from ..curvature.decay import read_decay
 from ..curvature.dense import dense
 from ..curvature.sandwich import Mean, Sandwich
 from ..errors import InputError
-from ..estimates import Estimate, Verdict
+from ..estimates import Estimate
 from ..landscape import Landscape
 from .tic import Curvature
 
@@ -120,5 +120,4 @@ def _estimate(name: str, mean: Mean, calibrated: float, common: Mapping[str, Any
         "sampling_stderr": None if mean.stderr is None else mean.stderr / n,
         "decrement": mean.decrement,
     }
-    verdict: Verdict = "doubtful" if mean.warnings else "ok"
-    return Estimate(name, mean.value / n, 0.0, verdict, mean.warnings, diagnostics)
+    return Estimate(name, mean.value / n, 0.0, (mean.check,), diagnostics)

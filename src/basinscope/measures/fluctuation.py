@@ -11,12 +11,12 @@ from torch import Tensor
 
 from ..checks import whole
 from ..errors import InputError
-from ..estimates import Estimate, Verdict
+from ..estimates import Estimate
 from ..landscape import Landscape
 from ..progress import Report, tracked
 from ..sampling.draws import draws as onward
-from .evidence import Asked, chains_of, count_draws, doubts_of, facts_of, gather, mixing, refuse_diverged
-from .verdicts import drawn, imprecise
+from .evidence import Asked, chains_of, checks_of, count_draws, facts_of, gather, mixing, refuse_diverged
+from .verdicts import drawn, monte_carlo
 
 
 def fluctuation(
@@ -81,6 +81,7 @@ def _visited(land: Landscape, asked: Asked, size: int, report: Report) -> Estima
         trace[:, number] = losses.mean(1).cpu().numpy()
         alive = living
         report(number / count, f"{number + 1} of {count} draws")
+    refuse_diverged(outcome, alive)
     kept = np.flatnonzero(alive.cpu().numpy())
     if count * len(kept) * size < 2 * land.n:
         raise InputError(
@@ -91,8 +92,7 @@ def _visited(land: Landscape, asked: Asked, size: int, report: Report) -> Estima
     left = np.array([visits.variance(np.delete(kept, g)) for g in range(len(kept))])
     stderr = 0.5 * asked.beta * math.sqrt((len(left) - 1) * left.var())
     rhat = mixing(trace[kept])
-    reasons = (*doubts_of(outcome, alive.cpu().numpy(), rhat), *imprecise(stderr, abs(value)))
-    verdict: Verdict = "doubtful" if reasons else "ok"
+    checks = (*checks_of(outcome, alive.cpu().numpy(), rhat), monte_carlo(stderr, abs(value)))
     facts = facts_of(sampler, outcome) | {
         "rhat": rhat,
         "beta": asked.beta,
@@ -101,7 +101,7 @@ def _visited(land: Landscape, asked: Asked, size: int, report: Report) -> Estima
         "samples": size,
         "visits": count * chains * size / land.n,
     }
-    return Estimate("fluctuation", value, stderr, verdict, reasons, facts)
+    return Estimate("fluctuation", value, stderr, checks, facts)
 
 
 class Visits:

@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 
 from ..checks import positive
 from ..errors import InputError
-from ..estimates import Estimate, Verdict
+from ..estimates import Check, Estimate
 from ..landscape import Landscape
 from ..progress import tracked
 from ..sampling.calibration import Resolution, resolution
 from ..sampling.local import Outcome, Sampler, Settings
-from .verdicts import imprecise
+from .checks import check_mixing, check_precision
 
 Array = NDArray[np.float64]
 
@@ -154,19 +154,30 @@ def _integrated(
         "rhat": max(found.rhat for found in outcomes),
         "diverged": sum(found.diverged for found in outcomes),
     }
-    failures, doubts = [], []
-    if not math.isfinite(excess):
-        failures.append(f"diverged: chains at {sum(not math.isfinite(v) for v in values)} temperatures — raise gamma")
-    late = [float(b) for b, found in zip(temperatures, outcomes, strict=True) if not _mixed(found)]
-    if late:
-        doubts.append(f"not converged: split-R̂ is large at β = {', '.join(f'{b:.2g}' for b in late)} — raise budget")
-    if not failures:
-        doubts += imprecise(stderr, max(abs(excess), 1.0))
-    verdict: Verdict = "failed" if failures else "doubtful" if doubts else "ok"
     value = at.nbeta / land.n * loss + excess
-    return Estimate("free_energy", value, stderr, verdict, (*failures, *doubts), diagnostics)
+    return Estimate(
+        "free_energy", value, stderr, free_energy_checks(excess, stderr, temperatures, outcomes), diagnostics
+    )
 
 
-def _mixed(outcome: Outcome) -> bool:
+def free_energy_checks(excess: float, stderr: float, temperatures: Array, outcomes: list[Outcome]) -> tuple[Check, ...]:
+    """Whether chains agree at every temperature, and the integral of their means is known."""
+    apart = [number for number, outcome in enumerate(outcomes) if not _mixing(outcome).passed]
+    worst = max((outcomes[number] for number in apart or range(len(outcomes))), key=lambda outcome: outcome.rhat)
+    where = f"between chains, at β = {', '.join(f'{temperatures[number]:.2g}' for number in apart)}"
+    agreement = _mixing(worst, where)
+    if math.isfinite(excess):
+        return agreement, check_precision(stderr, max(abs(excess), 1.0), "the integral, or of 1 nat", "raise budget")
+    lost = sum(not math.isfinite(outcome.excess) for outcome in outcomes)
+    diverged = Check(
+        "temperatures without a mean", f"{lost} of {len(outcomes)}", "none", False, "raise gamma", "failure",
+        f"diverged: chains at {lost} temperatures",
+    )  # fmt: skip
+    return diverged, agreement
+
+
+def _mixing(outcome: Outcome, where: str = "between chains") -> Check:
     """Runs that met their tolerance early are too short for R̂ to come near 1."""
-    return outcome.rhat < 1.1 or (outcome.rhat < 1.5 and not outcome.exhausted)
+    return check_mixing(
+        outcome.rhat, "raise budget", precise=not outcome.exhausted, when="where rtol was met", where=where
+    )

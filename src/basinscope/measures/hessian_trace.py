@@ -10,9 +10,11 @@ from ..curvature.piecewise import piecewise_affine
 from ..curvature.stack_traces import stack_traces
 from ..curvature.trace import Trace, estimate_trace
 from ..errors import InputError
-from ..estimates import Estimate
+from ..estimates import Check, Estimate
 from ..landscape import Landscape
 from ..progress import Report, tracked
+
+MAX_STDERR_OF_RTOL = 1.05  # standard error in units of the one asked for: the rule that stops leaves a little more
 
 
 def hessian_trace(
@@ -121,19 +123,11 @@ def _estimate(
             pairs = zip(layers.items(), random.blocks, strict=True)
             layers = {name: (a + c, math.hypot(b, d)) for (name, (a, b)), (c, d) in pairs}
     stderr = math.hypot(*(error for error, _ in errors))
-    warnings = []
-    if not math.isfinite(value):
-        warnings.append(f"the trace is {value}: the derivatives overflow — convert model and data to float64")
-    elif stderr > 1.05 * rtol * abs(value):
-        warnings.append(
-            f"the standard error {stderr:.2g} is above rtol·|trace| = {rtol * abs(value):.2g} — raise max_products"
-        )
     return Estimate(
         name=f"{matrix}_trace",
         value=value,
         stderr=stderr,
-        verdict="failed" if not math.isfinite(value) else "doubtful" if warnings else "ok",
-        warnings=tuple(warnings),
+        checks=(check_trace(value, stderr, rtol),),
         freedom=_freedom(errors),
         diagnostics={
             "matrix": matrix,
@@ -144,6 +138,20 @@ def _estimate(
             **({"per_layer": layers} if per_layer else {}),
         },
     )
+
+
+def check_trace(value: float, stderr: float, rtol: float) -> Check:
+    """Whether the trace is a number, and as precise as was asked for."""
+    if not math.isfinite(value):
+        return Check(
+            "trace", f"{value}", "finite", False, "convert model and data to float64", "failure",
+            f"overflow: the trace is {value}, since its derivatives overflow",
+        )  # fmt: skip
+    return Check(
+        "standard error", f"{stderr:.2g}", f"at most {MAX_STDERR_OF_RTOL:g} rtol·|trace|",
+        stderr <= MAX_STDERR_OF_RTOL * rtol * abs(value), "raise max_products",
+        reason=f"imprecise: the standard error {stderr:.2g} is above rtol·|trace| = {rtol * abs(value):.2g}",
+    )  # fmt: skip
 
 
 def _freedom(errors: list[tuple[float, float]]) -> float:

@@ -66,4 +66,4 @@ def log_likelihood(
 
     with tracked("log-likelihood", progress) as report:
         evidence = gather(land, asked, report, keep=keep)
-    return LogLikelihood(np.stack(rows, axis=1)[evidence.alive], beta, evidence.doubts, evidence.facts)
+    return LogLikelihood(np.stack(rows, axis=1)[evidence.alive], beta, evidence.checks, evidence.facts)

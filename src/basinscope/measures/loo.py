@@ -7,9 +7,10 @@ from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..errors import InputError
-from ..estimates import Estimate
+from ..estimates import Check, Estimate
 from ..progress import tracked
 from .evidence import MEMORY, Asked, Evidence, gather
 from .psis import reliable_shape
@@ -76,11 +77,12 @@ def from_evidence(evidence: Evidence) -> Estimate:
     plain = {"importance": found.leave_one_out, "bayes_training_loss": found.bayes_training_loss}
     if evidence.tails is None:
         plain |= _spread(-found.log_leave_one_out) | {"method": "importance"}
-        doubts = ["unchecked weights: without k̂ nothing tells whether the largest weights decide — use method='psis'"]
-        return drawn("loo", evidence, lambda each: each.leave_one_out, scale=scale, doubts=doubts, found=plain)
+        checks = [_UNCHECKED_WEIGHTS]
+        return drawn(
+            "loo", evidence, lambda each: each.leave_one_out, scale=scale, of=_SCALE, checks=checks, found=plain
+        )
     smoothed = evidence.tails.smoothed()
     limit = reliable_shape(evidence.tails.draws)
-    bad = np.flatnonzero(~(smoothed.shape <= limit))
     terms = -smoothed.log_leave_one_out
     value = float(terms.mean())
     estimate = drawn(
@@ -88,42 +90,50 @@ def from_evidence(evidence: Evidence) -> Estimate:
         evidence,
         lambda each: each.leave_one_out,
         scale=scale,
-        doubts=_bad_weights(smoothed.shape, bad, limit),
+        of=_SCALE,
+        checks=[check_weights(smoothed.shape, limit)],
         found=plain
         | _spread(terms)
         | {
             "method": "psis",
-            "unreliable": len(bad),
+            "unreliable": int((~(smoothed.shape <= limit)).sum()),
             "largest_shape": float(smoothed.shape.max()),
             "reliable_shape": limit,
             "pointwise": {"loo": terms, "shape": smoothed.shape},
         },
     )
-    if len(bad) < found.n:
+    if estimate.diagnostics["unreliable"] < found.n:
         return replace(estimate, value=value)
-    reason = (
-        f"no reliable weights: k̂ exceeds {limit:.2f} for every one of {found.n} samples, so that draws with all of "
-        f"them say nothing about a fit without one — take more draws, or refit"
-    )
-    return replace(
-        estimate,
-        value=math.nan,
-        stderr=math.nan,
-        verdict="failed",
-        warnings=(reason, *evidence.doubts),
-        diagnostics={**estimate.diagnostics, "unreliable_value": value},
-    )
+    diagnostics = {**estimate.diagnostics, "unreliable_value": value}
+    return replace(estimate, value=math.nan, stderr=math.nan, diagnostics=diagnostics)
 
 
 def _spread(terms: Any) -> dict[str, Any]:
     return {"sampling_stderr": float(terms.std() / math.sqrt(len(terms))), "pointwise": {"loo": terms}}
 
 
-def _bad_weights(shape: Any, bad: Any, limit: float) -> list[str]:
-    if not len(bad):
-        return []
+_SCALE = "the difference from the training loss"
+_UNCHECKED_WEIGHTS = Check(
+    "Pareto shapes k̂", "unknown", "known", False, "use method='psis'",
+    reason="unchecked weights: without k̂ nothing tells whether the largest weights decide",
+)  # fmt: skip
+
+
+def check_weights(shape: NDArray[np.float64], limit: float) -> Check:
+    """Whether the largest importance weights leave a mean: k̂ up to min(1 − 1/log₁₀ S, 0.7) (Vehtari et al. 2024).
+
+    Samples out of range make the number doubtful; if all of them are, there is none.
+    """
+    bad = np.flatnonzero(~(shape <= limit))
+    name, seen, wanted = "Pareto shapes k̂", f"out of range for {len(bad)} of {len(shape)} samples", f"up to {limit:.2f}"
+    if len(bad) == len(shape):
+        return Check(
+            name, seen, wanted, False, "take more draws, or refit", "failure",
+            f"no reliable weights: k̂ exceeds {limit:.2f} for every one of {len(shape)} samples, so that draws with all "
+            f"of them say nothing about a fit without one",
+        )  # fmt: skip
     worst = bad[np.argsort(-shape[bad])][:5].tolist()
-    return [
-        f"unreliable weights: k̂ exceeds {limit:.2f} for {len(bad)} of {len(shape)} samples, worst at {worst} — take "
-        f"more draws, or refit without those"
-    ]
+    return Check(
+        name, seen, wanted, not len(bad), "take more draws, or refit without those",
+        reason=f"unreliable weights: k̂ exceeds {limit:.2f} for {len(bad)} of {len(shape)} samples, worst at {worst}",
+    )  # fmt: skip

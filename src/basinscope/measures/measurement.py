@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -18,7 +16,7 @@ from ..errors import BasinscopeError, InputError
 from ..estimates import Estimate
 from ..landscape import Landscape
 from ..progress import Report, tracked
-from ..samples import tensors
+from ..samples import digest
 from ..sampling.cost import cost
 from .criteria import criteria
 from .gap import gap
@@ -209,14 +207,14 @@ class _Parts:
         try:
             return dict(self.timed("criteria", compute))
         except BasinscopeError as error:
-            return {name: Estimate(name, math.nan, math.nan, "failed", (str(error),)) for name in names}
+            return {name: Estimate.failed(name, error) for name in names}
 
     def attempt(self, name: str, compute: Callable[[], Estimate]) -> Estimate:
         try:
             found: Estimate = self.timed(name, compute)
             return found
         except BasinscopeError as error:
-            return Estimate(name, math.nan, math.nan, "failed", (str(error),))
+            return Estimate.failed(name, error)
 
 
 def _affordable(land: Landscape, budget: float) -> Landscape:
@@ -252,7 +250,7 @@ def _quadratic(land: Landscape, found: Mapping[str, Any], seed: int) -> tuple[Es
                 if each == gamma or each / nbeta > _POLE * -(half.diagnostics.get("smallest") or 0.0)
             ]
             return halves[levels.index(gamma)], curve
-    return Estimate("half_soft_rank", math.nan, math.nan, "failed", (reasons[0],)), []
+    return Estimate.failed("half_soft_rank", reasons[0]), []
 
 
 def _ranks(land: Landscape, matrix: Matrix | str, levels: list[float], seed: int) -> list[Estimate]:
@@ -274,8 +272,7 @@ def _largest(values: Spectrum) -> Estimate:
         "largest_eigenvalue",
         float(values.largest[0]),
         float(values.largest_residuals[0]),
-        values.verdict,
-        values.warnings,
+        values.checks,
         {"smallest": float(values.smallest[0]) if len(values.smallest) else None, "products": values.products},
     )
 
@@ -292,19 +289,5 @@ def subject_of(land: Landscape) -> dict[str, Any]:
         "dtype": str(land.dtype).removeprefix("torch."),
         "device": str(land.device),
         "weights_sha256": digest(land.parameters.values()),
-        "data_sha256": digest(tensors((land.samples.inputs, land.samples.target))),
+        "data_sha256": land.samples.digest(),
     }
-
-
-def digest(values: Any) -> str:
-    """A digest of tensors: their bytes, types and shapes.
-
-    Examples:
-        >>> digest([torch.zeros(2)]) == digest([torch.zeros(2)]) != digest([torch.zeros(2, 1)])
-        True
-    """
-    found = hashlib.sha256()
-    for tensor in values:
-        found.update(f"{tensor.dtype} {tuple(tensor.shape)}".encode())
-        found.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().data)
-    return found.hexdigest()

@@ -92,8 +92,7 @@ def _exact(land: Landscape, decay: Decay, curvature: str, common: Mapping[str, A
         name="tic",
         value=mean.value / land.n,
         stderr=0.0,
-        verdict="doubtful" if mean.warnings else "ok",
-        warnings=mean.warnings,
+        checks=(mean.check,),
         diagnostics={
             **common,
             "bound": "exact",

@@ -5,12 +5,15 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from ..estimates import Estimate
+import numpy as np
+from numpy.typing import NDArray
+
+from ..estimates import Check, Estimate
 from ..progress import tracked
 from .evidence import Asked, Evidence, gather
 from .verdicts import drawn
 
-LARGEST_VARIANCE = 0.4  # of a log-likelihood, beyond which WAIC is not to be trusted (Vehtari et al. 2017)
+MAX_VARIANCE = 0.4  # of a sample's log-likelihood among draws, for WAIC to be trusted (Vehtari, Gelman, Gabry 2017)
 
 
 def waic(
@@ -62,19 +65,13 @@ def waic(
 def from_evidence(evidence: Evidence) -> Estimate:
     """WAIC of draws at hand."""
     found = evidence.stream.pooled(evidence.alive)
-    wild = int((found.variance > LARGEST_VARIANCE).sum())
-    doubts = []
-    if wild:
-        doubts.append(
-            f"outliers: the log-likelihood of {wild} of {found.n} samples varies by more than {LARGEST_VARIANCE} among "
-            f"draws, where WAIC is not to be trusted — compare with loo"
-        )
     return drawn(
         "waic",
         evidence,
         lambda each: each.waic,
         scale=found.beta * found.functional_variance / found.n + 1e-12 * abs(found.waic),
-        doubts=doubts,
+        of="(β/n) V",
+        checks=[check_variances(found.variance)],
         found={
             "bayes_training_loss": found.bayes_training_loss,
             "gibbs_training_loss": found.gibbs_training_loss,
@@ -85,3 +82,14 @@ def from_evidence(evidence: Evidence) -> Estimate:
             "pointwise": {"waic": found.waic_terms, "variance": found.variance},
         },
     )
+
+
+def check_variances(variances: NDArray[np.float64]) -> Check:
+    """Whether no sample's log-likelihood varies so much among draws that its second cumulant says too little."""
+    wild, n = int((variances > MAX_VARIANCE).sum()), len(variances)
+    return Check(
+        "variance of a log-likelihood", f"too large for {wild} of {n} samples", f"at most {MAX_VARIANCE:g}", wild == 0,
+        "compare with loo",
+        reason=f"outliers: the log-likelihood of {wild} of {n} samples varies by more than {MAX_VARIANCE:g} among "
+        f"draws, where WAIC is not to be trusted",
+    )  # fmt: skip

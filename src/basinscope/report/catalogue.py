@@ -13,11 +13,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ..adapters.training_header import training_header
 from ..errors import BasinscopeError, InputError
 from ..runs.status import Status, manifests_in, statuses
 from ..runs.store import Damaged, Store
 from .report import Report
-from .trainings import training_header
 
 TRAINING, REPORT, STORE = "checkpoint.safetensors", "report.json", "store.json"
 _DEPTH = 6

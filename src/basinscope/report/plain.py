@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,59 +24,15 @@ def plain_measurement(measured: Measurement) -> dict[str, Any]:
     """Everything a report tells of a measurement."""
     return {
         "subject": dict(measured.subject),
-        "llc": plain_estimate(measured.llc),
+        "llc": measured.llc.to_dict(_LONGEST),
         "trace": _trace(measured.llc),
-        "quadratic": plain_estimate(measured.quadratic),
+        "quadratic": measured.quadratic.to_dict(_LONGEST),
         "curve": [[_short(gamma), _short(half)] for gamma, half in measured.curve],
-        "estimates": {name: plain_estimate(each) for name, each in measured.estimates.items()},
+        "estimates": {name: each.to_dict(_LONGEST) for name, each in measured.estimates.items()},
         "spectrum": None if measured.spectrum is None else _spectrum(measured.spectrum),
         "notes": list(measured.notes),
         "seconds": {name: round(value, 3) for name, value in measured.seconds.items()},
     }
-
-
-def plain_estimate(estimate: Estimate) -> dict[str, Any]:
-    """An estimate without diagnostics as long as the chains or the data.
-
-    Examples:
-        >>> plain_estimate(Estimate("llc", 1.0, 0.5, freedom=3.0))["freedom"]
-        3.0
-    """
-    told = estimate.to_dict()
-    told["diagnostics"] = {name: value for name, value in told["diagnostics"].items() if _count(value) <= _LONGEST}
-    return {**told, "freedom": estimate.freedom if math.isfinite(estimate.freedom) else None}
-
-
-def _count(value: Any) -> int:
-    """Numbers and texts in a plain value."""
-    if isinstance(value, (list, dict)):
-        return sum(map(_count, value.values() if isinstance(value, dict) else value))
-    return 1
-
-
-def estimate_from(told: Mapping[str, Any]) -> Estimate:
-    """The estimate that `plain_estimate` told.
-
-    Examples:
-        >>> estimate_from(plain_estimate(Estimate("llc", 1.0, 0.5, freedom=3.0))).interval() == Estimate(
-        ...     "llc", 1.0, 0.5, freedom=3.0).interval()
-        True
-    """
-
-    def real(name: str, missing: float) -> float:
-        return missing if told.get(name) is None else float(told[name])
-
-    bounds = told.get("bounds")
-    return Estimate(
-        told["name"],
-        real("value", math.nan),
-        real("stderr", math.nan),
-        told["verdict"],
-        tuple(told["warnings"]),
-        told["diagnostics"],
-        real("freedom", math.inf),
-        None if bounds is None else (bounds[0], bounds[1]),
-    )
 
 
 def _trace(llc: Estimate) -> dict[str, Any] | None:

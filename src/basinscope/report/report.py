@@ -6,7 +6,6 @@ import csv
 import io
 import json
 import math
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +15,7 @@ from rich.console import Group
 
 from ..errors import BasinscopeError, InputError
 from ..estimates import Estimate
-from .plain import estimate_from
+from ..files import write_whole
 
 FORMAT = 1
 FORMATS = ("html", "md", "json", "parquet")
@@ -69,7 +68,7 @@ class Report:
         found = estimates(self.final)
         if name not in found:
             raise KeyError(f"{name!r} was not measured — there are {', '.join(found)}")
-        return estimate_from(found[name])
+        return Estimate.from_dict(found[name])
 
     def rows(self) -> list[dict[str, Any]]:
         """One flat row per checkpoint: every estimate with its standard error and verdict."""
@@ -204,17 +203,6 @@ def _sound(facts: Mapping[str, Any]) -> bool:
 def estimates(measured: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     """All estimates of a measurement by name, λ̂ and its quadratic part first."""
     return {"llc": measured["llc"], "half_soft_rank": measured["quadratic"], **measured["estimates"]}
-
-
-def write_whole(path: Path, data: bytes) -> None:
-    """Write a file so that it is there whole or not at all."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        part = path.with_name(f".{path.name}.part")
-        part.write_bytes(data)
-        os.replace(part, path)
-    except OSError as error:
-        raise InputError(f"cannot write {path}: {error.strerror or error} — choose another place") from error
 
 
 def _row(point: Mapping[str, Any]) -> dict[str, Any]:

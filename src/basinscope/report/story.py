@@ -7,18 +7,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from ..estimates import Check, Estimate
 from .report import Report, estimates
-from .words import duration, moment, number, reason_and_remedy, title_of, with_error
-
-
-@dataclass(frozen=True)
-class Check:
-    """One check of the chains."""
-
-    name: str
-    seen: str
-    wanted: str
-    passed: bool
+from .words import duration, moment, number, reason_and_remedy, title_of
 
 
 @dataclass(frozen=True)
@@ -57,7 +48,7 @@ def story(report: Report) -> Story:
         comparison=_comparison(measured),
         warnings=list(_warnings(report, measured)),
         asides=list(_asides(measured)),
-        checks=list(checks(measured["llc"])),
+        checks=list(Estimate.from_dict(measured["llc"]).checks),
         subject=list(_subject(report, measured)),
         choices=list(_choices(measured)),
         origin=list(_origin(report, measured)),
@@ -124,43 +115,6 @@ def _asides(measured: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
                 seen.add(warning)
                 reason, remedy = reason_and_remedy(warning)
                 yield f"{title_of(name)}: {reason}", remedy
-
-
-def checks(llc: Mapping[str, Any]) -> Iterator[Check]:
-    """What was looked at before λ̂ was believed, with the limits that its verdict goes by.
-
-    Examples:
-        >>> told = {"value": 10.0, "stderr": 0.1, "diagnostics": {"rhat": 1.2, "diverged": 0, "chains": 8}}
-        >>> [(check.name, check.passed) for check in checks(told)]
-        [('standard error', True), ('split-R̂ between chains', True), ('diverged chains', True)]
-    """
-    found, value, stderr = llc["diagnostics"], llc["value"], llc["stderr"]
-    if value is None or value <= 0:
-        yield Check("λ̂", number(value), "positive", False)
-        return
-    relative = math.inf if stderr is None else stderr / value
-    yield Check("standard error", f"{relative:.1%} of λ̂", "below 10 %", relative <= 0.1)
-    if found.get("rhat") is not None:
-        most = 1.5 if relative <= 0.01 else 1.1  # a mean known this well needs no more mixing
-        yield Check("split-R̂ between chains", number(found["rhat"]), f"below {most}", found["rhat"] < most)
-    if found.get("drift") is not None:
-        drift = abs(found["drift"])
-        passed = drift <= max(0.05 * value, 4 * math.sqrt(2) * (stderr or 0.0))
-        yield Check("drift over the last half", f"{drift / value:.1%} of λ̂", "below 5 %, or chance", passed)
-    if found.get("virial") is not None:
-        off, error = abs(found["virial"] - 1), found.get("virial_stderr") or 0.0
-        seen = with_error(found["virial"], error)
-        yield Check("virial ratio E[δ·∇U]/d", seen, "1 in equilibrium", off <= 0.1 or off <= 4 * error)
-    if found.get("acceptance") is not None and found.get("sampler") in ("hmc", "mala"):
-        yield Check("accepted proposals", f"{found['acceptance']:.0%}", "above 10 %", found["acceptance"] >= 0.1)
-    if found.get("diverged") is not None:
-        yield Check("diverged chains", f"{found['diverged']} of {found.get('chains')}", "none", found["diverged"] == 0)
-    if found.get("gradient_term") is not None:
-        term = found["gradient_term"]
-        yield Check("gradient term at w*", f"{term / value:.1%} of λ̂", "below 10 %", term <= 0.1 * value)
-    slope = found.get("slope")
-    if slope is not None:
-        yield Check("step-size bias", f"{abs(slope):.1%} of λ̂", "below 15 %", abs(slope) <= 0.15)
 
 
 def _subject(report: Report, measured: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
