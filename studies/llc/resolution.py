@@ -101,7 +101,9 @@ def subject(job: Ladder) -> LadderCase:
         return LadderCase(_quadratic(), lambda t, gamma: finite.quadratic(SPECTRUM, t, gamma), len(SPECTRUM) / 2)
     if job.case == "chain":
         planted = plant(CHAIN, 0, 1000, seed=job.seed, device=device())
-        return LadderCase(planted.land, lambda t, gamma: finite.matrix_chain(CHAIN, t, gamma), float(planted.coefficient))
+        return LadderCase(
+            planted.land, lambda t, gamma: finite.matrix_chain(CHAIN, t, gamma), float(planted.coefficient)
+        )
     if job.case == "network":
         planted = plant(NETWORK, min(NETWORK) - 1, 1000, seed=job.seed, device=device())
         return LadderCase(planted.land, planted.at, float(planted.coefficient))
