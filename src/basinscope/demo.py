@@ -24,8 +24,7 @@ from .landscape import Landscape
 from .measures.measurement import measurement
 from .progress import tracked
 from .report.measure import assembled
-from .report.plain import plain_measurement
-from .report.report import Report
+from .report.report import Point, Report
 
 SHUFFLED = 0.2  # of the labels: without noise a classifier has no minimum, its weights grow for ever
 PIXELS = 16
@@ -89,8 +88,9 @@ def _run(hidden: int, samples: int | None, budget: float, seed: int) -> Demo:
     land = Landscape(trained.network, "cross_entropy", (digits.inputs.float(), digits.labels))
     found = measurement(land, budget=budget, seed=seed)
     title = f"Digits, {PIXELS}-{hidden}-{CLASSES} with ReLU"
-    point = {"name": "w*", "measured": plain_measurement(found), "error": None}
-    report = assembled([point], {"budget": budget, "seed": seed}, _command(hidden, samples, budget, seed), title)
+    report = assembled(
+        [Point("w*", found)], {"budget": budget, "seed": seed}, _command(hidden, samples, budget, seed), title
+    )
     free_energy = found.estimates["wbic"]
     return Demo(digits, trained, found.llc, free_energy, list(found.curve), time.perf_counter() - started, report)
 
