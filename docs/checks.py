@@ -29,7 +29,8 @@ def of_llc() -> Iterator[Any]:
     }  # fmt: skip
     nan = float("nan")
     shown = [
-        *llc_checks(nan, nan, {**seen, "virial": 3.0}),
+        *llc_checks(nan, nan, {**seen, "sampler": "minibatch"}),
+        *llc_checks(nan, nan, {**seen, "sampler": "sgld"}),
         *llc_checks(-1.0, 1.0, {**seen, "virial": 3.0})[:1],
         *llc_checks(1.0, 0.2, {**seen, "virial": 3.0})[1:],
         *llc_checks(1.0, 0.2, {**seen, "virial": 0.1}),
@@ -78,8 +79,8 @@ def of_others() -> Iterator[tuple[str, Any]]:
     law, better = volume.Law(1, 1.0, 1.0, 0.0, 99.0, 9), volume.Law(2, 1.0, 1.0, 0.0, 1.0, 9)
     for check in volume.volume_checks(law, better, 1.0, 99.0, 1.0, 0.01):
         yield "volume_scaling", check
-    for error in (0.1, 1.0, 0.0):
-        for check in selftest.selftest_checks(error, 9.0, Estimate("llc", 1.0, 0.1), 1.0):
+    for error, stderr in ((0.1, 0.01), (1.0, 0.01), (0.0, 1.0), (0.01, 0.001)):
+        for check in selftest.selftest_checks(error, stderr, Estimate("llc", 1.0, 0.1), 1.0):
             yield "selftest", check
     yield "gap", gap.check_calibration(Ratio(0.1, 0.0), False)
     yield "gap", gap.check_smallness(99.0, 1)

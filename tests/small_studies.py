@@ -51,6 +51,19 @@ class Orbits(Study):
         return Result(rows, {"orbit": orbit})
 
 
+class Mortal(Orbits):
+    """Orbits, one of which takes its worker down the first time that the folder named by `FELL_ONCE` sees it."""
+
+    name = "mortal"
+
+    def run(self, job, scratch):
+        folder = os.environ.get("FELL_ONCE")
+        if folder and job.seed == 20 and not list(Path(folder).iterdir()):
+            (Path(folder) / str(os.getpid())).touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().run(job, scratch)
+
+
 class Bird(Job):
     shape: str
     seed: int
@@ -97,8 +110,10 @@ def trouble(kind: str, seed: int = 0):
     """Jobs that fail in various ways."""
     if kind == "raise":
         raise ZeroDivisionError("never works")
+    if kind == "crash":
+        os.kill(os.getpid(), signal.SIGSEGV)
     if kind == "die":
-        os.kill(os.getpid(), signal.SIGKILL)
+        os._exit(9)
     if kind == "exit":
         sys.exit(7)
     if kind == "column":
@@ -180,6 +195,7 @@ def placed(seed: int):
 
 
 ORBITS = Orbits()
+MORTAL = Mortal()
 FLOCKS = Flocks()
 BROKEN_FLOCKS = BrokenFlocks()
 CLIMBS = Climbs()

@@ -17,6 +17,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from . import losses as _losses
 from .adapters import hugging_face, lightning
 from .errors import InputError
+from .independence import independent_losses
 from .samples import Samples, Tree, map_tensors, read, tensors
 
 Parameters = dict[str, Tensor]
@@ -28,7 +29,8 @@ class Landscape:
     L_n(w) = (1/n) Σ_i l_i(w) with l_i(w) = −log p(y_i | x_i, w), as a pure function of a parameter dictionary.
     The model is copied without its weights and never touched again: dropout is off, buffers are frozen at their
     present values, tied parameters count once. Extra axes of the loss (positions of a sequence) are summed, so
-    that a sample is a whole sequence.
+    that a sample is a whole sequence. A model that draws random numbers, changes from call to call or lets samples of
+    a batch influence each other is refused.
 
     Args:
         model: any `nn.Module`. Parameters with `requires_grad=False` are held fixed.
@@ -65,7 +67,7 @@ class Landscape:
         self.parameters: Parameters = trainable
         self._frozen: Parameters = frozen
         self._samples = _placed(read(data), self.device, self.dtype)
-        self._check()
+        self._check_model()
 
     # ------------------------------------------------------------------ from other packages
 
@@ -299,41 +301,31 @@ class Landscape:
             raise InputError(f"target must hold {self.n} samples, one per input, got {sorted(counts)}")
         part = copy.copy(self)
         part._samples = _placed(Samples(self._samples.inputs, target, self.n), self.device, self.dtype)
-        part._check()
+        part._check_loss()
+        _refuse_bad(part.per_sample())
         return part
 
     # ------------------------------------------------------------------ checks
 
-    def _check(self) -> None:
-        """Call the model twice on a few samples: the loss must be per-sample, finite, and the same both times."""
+    def _check_model(self) -> None:
+        """Refuse a model that is no fixed function of each sample by itself, and a loss that is no number for each."""
+
+        def every() -> Tensor:
+            self._check_loss()
+            return self.per_sample()
+
+        _refuse_bad(independent_losses(every, self.losses, self.take, self.parameters, self._frozen))
+
+    def _check_loss(self) -> None:
+        """On a few samples, the loss must be per-sample, made for these targets, and depend on the parameters."""
         few = self._samples.take(slice(0, min(self.n, 8))).to(self.device)
-        before = {name: tensor.clone() for name, tensor in self._frozen.items()}
-        state = torch.get_rng_state()
         with torch.no_grad():
             output = self.outputs(self.parameters, few.inputs)
             _losses.check_labels(self.loss, output, few.target, self._samples.target)
-            first = self.loss.per_sample(output, few.target)
-            again = self.losses(self.parameters, few)
-        random = not torch.equal(state, torch.get_rng_state())
-        torch.set_rng_state(state)
-        if not isinstance(first, Tensor) or tuple(first.shape) != (few.n,):
-            raise InputError(_losses.describe_scalar(first, few.n))
+            values = self.loss.per_sample(output, few.target)
+        if not isinstance(values, Tensor) or tuple(values.shape) != (few.n,):
+            raise InputError(_losses.describe_scalar(values, few.n))
         self._check_dependence(few)
-        torch.set_rng_state(state)
-        changed = [name for name, tensor in before.items() if not torch.equal(tensor, self._frozen[name])]
-        if changed or random or not torch.equal(first.nan_to_num(), again.nan_to_num()):
-            what = f"buffers {changed} change" if changed else "its output changes"
-            raise InputError(
-                f"the model must be a fixed function: {what} from call to call — remove the randomness "
-                f"or state, or call model.eval()"
-            )
-        every = self.per_sample()
-        bad = int((~torch.isfinite(every)).sum())
-        if bad:
-            raise InputError(
-                f"the loss is NaN or infinite on {bad} of {self.n} samples at w* — check the checkpoint, "
-                f"the targets and the loss function"
-            )
 
     def _check_dependence(self, few: Samples) -> None:
         point = {name: tensor.detach().requires_grad_() for name, tensor in self.parameters.items()}
@@ -405,6 +397,15 @@ def _refuse_non_finite(parameters: Parameters) -> None:
     for name, tensor in parameters.items():
         if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
             raise InputError(f"'{name}' contains NaN or infinite values: the checkpoint is broken or training diverged")
+
+
+def _refuse_bad(losses: Tensor) -> None:
+    bad = int((~torch.isfinite(losses)).sum())
+    if bad:
+        raise InputError(
+            f"the loss is NaN or infinite on {bad} of {len(losses)} samples at w* — check the checkpoint, the targets "
+            f"and the loss function"
+        )
 
 
 def _placed(samples: Samples, device: torch.device, dtype: torch.dtype) -> Samples:

@@ -18,11 +18,14 @@ _PATIENCE = 1.0  # seconds before a bar appears: short jobs stay silent
 def tracked(description: str, enabled: bool = True) -> Iterator[Report]:
     """Yield `report(fraction, text)`; a bar appears on standard error once the job has taken over a second.
 
+    Only where it can move: in a terminal or a notebook, never in a file.
+
     Examples:
         >>> with tracked("sampling", enabled=False) as report:
         ...     report(0.5, "half way")
     """
-    if not enabled:
+    console = Console(stderr=True)
+    if not enabled or not (console.is_terminal or console.is_jupyter):
         yield lambda fraction, text: None
         return
     bar = Progress(
@@ -32,7 +35,7 @@ def tracked(description: str, enabled: bool = True) -> Iterator[Report]:
         TaskProgressColumn(),
         TimeElapsedColumn(),
         TextColumn("{task.fields[text]}"),
-        console=Console(stderr=True),
+        console=console,
         transient=True,
     )
     task = bar.add_task(description, total=1.0, text="")

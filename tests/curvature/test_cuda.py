@@ -5,10 +5,11 @@ import torch
 from torch import nn
 
 import basinscope as bs
+import lacking
 from basinscope.curvature.operators import operator
 from gradient_cases import CASES
 
-pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+pytestmark = lacking.GPU.mark
 
 f64 = torch.float64
 # cuDNN's recurrent layers have no second derivative.

@@ -6,11 +6,12 @@ import torch
 from torch import nn
 
 import basinscope as bs
+import lacking
 from basins import quadratic
 from basinscope.integrations.arviz import elpd
 
-arviz_stats = pytest.importorskip("arviz_stats")
-pytest.importorskip("arviz_base")
+arviz_stats = lacking.package("arviz_stats")
+lacking.package("arviz_base")
 
 QUICK = {"rtol": 0.05, "budget": 1.0, "progress": False}
 

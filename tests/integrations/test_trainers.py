@@ -7,11 +7,12 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 import basinscope as bs
+import lacking
 from basinscope.integrations.following import Following, numbers
 from basinscope.training import Every, Measure, train
 
-transformers = pytest.importorskip("transformers")
-pl = pytest.importorskip("pytorch_lightning")
+transformers = lacking.package("transformers")
+pl = lacking.package("pytorch_lightning")
 
 X = torch.randn(24, 3, generator=torch.Generator().manual_seed(0))
 Y = (X[:, 0] > 0).long() + (X[:, 1] > 0).long()
@@ -255,7 +256,7 @@ def test_tensorboard(tmp_path):
 
 
 def test_weights_and_biases_offline(tmp_path, monkeypatch):
-    wandb = pytest.importorskip("wandb")
+    wandb = lacking.package("wandb")
     from basinscope.integrations.wandb import Log
 
     for name in ("WANDB_DIR", "WANDB_CACHE_DIR", "WANDB_CONFIG_DIR", "WANDB_DATA_DIR"):

@@ -89,6 +89,7 @@ def test_a_limit_moves_the_verdict_the_warnings_and_the_page(name, page, monkeyp
         (checks, "MAX_RHAT_OF_PRECISE"), (evidence, "MAX_DRAW_BIAS"), (gap, "MAX_PARAMETERS_PER_SAMPLE"),
         (hessian_trace, "MAX_STDERR_OF_RTOL"), (psis, "MAX_SHAPE"), (sandwich, "MAX_DECREMENT_SHARE"),
         (selftest, "MAX_DOUBTFUL_ERROR"), (selftest, "MAX_ERROR"), (selftest, "MAX_ERROR_STDERRS"),
+        (selftest, "CHANCE_STDERRS"),
         (symmetries, "MAX_EXCESS_STDERRS"), (temperature, "MAX_DIVERGENT_SHARE"), (temperature, "MIN_R_SQUARED"),
         (temperature, "MAX_STDERR_OF_PRECISE"), (volume, "MAX_CHI_SQUARED"), (volume, "MAX_MISSED"),
         (volume, "MIN_BETTER_FIT"), (waic, "MAX_VARIANCE"),

@@ -9,11 +9,12 @@ from scipy.stats import genpareto
 from torch import nn
 
 import basinscope as bs
+import lacking
 from basinscope.measures.pointwise import Stream
 from basinscope.measures.psis import Tails, pareto_fit, reliable_shape, tail_length
 from conjugate import KNOWN, Conjugate, six
 
-arviz_stats = pytest.importorskip("arviz_stats")
+arviz_stats = lacking.package("arviz_stats")
 
 # az.waic and az.loo (reff=1) of arviz 0.23.4 on the draws of `heavy()`; later releases have no waic.
 ARVIZ = {

@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+import lacking
 from basinscope.optim import OnlineNGD
 from basinscope.optim.axes import Axes, AxisSettings
 from basinscope.optim.eigen import eigen_of
@@ -63,7 +64,7 @@ def test_members_side_by_side_are_members_alone():
                 torch.testing.assert_close(one[m], two, rtol=1e-9, atol=1e-12)
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@lacking.GPU.mark
 @pytest.mark.parametrize("momentum", [0.0, 0.9])
 def test_recorded_steps_on_a_card_are_steps_on_the_processor(momentum):
     found = []

@@ -6,6 +6,7 @@ from safetensors.torch import save_file
 from torch import nn
 
 import basinscope as bs
+import lacking
 from basinscope.adapters.checkpoints import checkpoints_in, read_weights
 from basinscope.report.checkpoints import Subject, measure_checkpoints
 from basinscope.training import Every, train
@@ -208,8 +209,7 @@ def test_labels_that_do_not_fit_are_told(own, tmp_path, data, told):
         measured(Subject.load(f"{own}:build", f"{own}:{data}"), tmp_path / "net.safetensors")
 
 
+@lacking.NO_GPU.mark
 def test_a_device_that_is_not_there_is_told(own):
-    if torch.cuda.is_available():
-        pytest.skip("there is a GPU")
     with pytest.raises(bs.InputError, match="--device 'cuda' cannot be used"):
         Subject.load(f"{own}:build", f"{own}:load", device="cuda")

@@ -4,12 +4,13 @@ import pytest
 import torch
 
 import basinscope as bs
+import lacking
 from basinscope.sampling import linear
 from basinscope.sampling.adjusted import hamiltonian
 from basinscope.sampling.chains import ChainLosses
 from basinscope.sampling.target import Target, Whitening
 
-pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+pytestmark = lacking.GPU.mark
 
 
 def land_on(device, dtype):

@@ -11,6 +11,7 @@ from typing import Any
 from ..errors import InputError
 from ._checks import Coefficient, prior_exponents
 from ._faces import Point, compact_faces, edges, lattice_coordinates
+from ._reading import Polynomial, read
 from ._zeros import Terms, Zeros, zeros
 from .bounds import hessian_bounds
 from .polyhedra import newton
@@ -56,7 +57,8 @@ def polynomial(expr: Any, variables: Sequence[Any] | None = None, h: Sequence[in
     polyhedron's distance has the same λ (coordinates are then called adapted).
 
     Args:
-        expr: a sympy expression or its text, with rational coefficients.
+        expr: a sympy expression, or text of whole numbers, names, + - * / ** ^ and round brackets. Text is read by a
+            grammar of its own and never evaluated; coefficients are rational.
         variables: those of K, in the order of `h`; all of its symbols by name unless given. Variables that K does
             not contain add nothing to λ.
         h: exponents of a prior ∝ Π |w_i|^h_i; such a prior permits no change of coordinates.
@@ -117,33 +119,14 @@ def _bounded(
     return Bound(value, None, False, lower, reason, tuple(substitutions))
 
 
-def _read(expr: Any, variables: Sequence[Any] | None) -> tuple[dict[Point, Fraction], list[str]]:
-    """The terms {exponents: coefficient} and the names of the variables."""
-    import sympy
-
-    try:
-        parsed = sympy.sympify(expr, rational=False)
-        named = sorted(map(str, parsed.free_symbols)) if variables is None else list(map(str, variables))
-        symbols = [sympy.Symbol(name) for name in named]
-    except (sympy.SympifyError, AttributeError, TypeError, SyntaxError) as error:
-        raise InputError(f"expr must be a polynomial, got {expr!r} — pass a sympy expression or its text") from error
-    if not symbols:
-        raise InputError(f"K must depend on a variable, got {expr!r}")
-    try:
-        poly = sympy.Poly(parsed, *symbols)
-    except sympy.PolynomialError as error:
-        raise InputError(f"expr must be a polynomial in {', '.join(map(str, symbols))}, got {expr!r}") from error
-    if poly.domain not in (sympy.ZZ, sympy.QQ):
-        raise InputError(
-            f"coefficients must be rational, got {expr!r} over {poly.domain} — write decimals as fractions, name every "
-            f"variable"
-        )
-    if poly.is_zero:
+def _read(expr: Any, variables: Sequence[Any] | None) -> tuple[Polynomial, list[str]]:
+    """The terms {exponents: coefficient} and the names of the variables of what can be a K."""
+    terms, names = read(expr, variables)
+    if not terms:
         raise InputError("K must not be zero everywhere: λ is 0 then, and nothing can be learned")
-    terms = _terms(poly)
-    if (0,) * len(symbols) in terms:
-        raise InputError(f"K must vanish at the origin, got K(0) = {terms[(0,) * len(symbols)]} — subtract the minimum")
-    return terms, [str(symbol) for symbol in symbols]
+    if (constant := terms.get((0,) * len(names))) is not None:
+        raise InputError(f"K must vanish at the origin, got K(0) = {constant} — subtract the minimum")
+    return terms, names
 
 
 def _crossing(terms: Terms) -> Coefficient | None:
@@ -199,7 +182,7 @@ def _highest_order(terms: Terms, faces: Sequence[frozenset[Point]], value: Fract
 
 def _sheared(
     terms: Terms, value: Fraction, candidates: Sequence[frozenset[Point]], names: Sequence[str]
-) -> tuple[dict[Point, Fraction], str] | None:
+) -> tuple[Polynomial, str] | None:
     """K after a substitution w_i → w_i + c·w^m that lowers the polyhedron's value, and the substitution in words.
 
     An edge whose direction is a unit vector i less m ≥ 0 has the terms w^e·p(w_i/w^m); a rational zero c of p is a
@@ -207,7 +190,7 @@ def _sheared(
     """
     import sympy
 
-    symbols = sympy.symbols(list(names))
+    symbols = [sympy.Symbol(name) for name in names]
     k = _poly(terms, names).as_expr()
     for edge in candidates:
         for i, m in _graphs(edge):
@@ -257,8 +240,8 @@ def _poly(terms: Terms, names: Sequence[str] | None = None) -> Any:
 
     labels = [f"s{i}" for i in range(len(next(iter(terms))))] if names is None else names
     coefficients = {e: sympy.Rational(c.numerator, c.denominator) for e, c in terms.items()}
-    return sympy.Poly(coefficients, *sympy.symbols(list(labels)))
+    return sympy.Poly(coefficients, *map(sympy.Symbol, labels))
 
 
-def _terms(poly: Any) -> dict[Point, Fraction]:
+def _terms(poly: Any) -> Polynomial:
     return {tuple(map(int, e)): Fraction(int(c.p), int(c.q)) for e, c in poly.terms()}

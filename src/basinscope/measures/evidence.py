@@ -167,11 +167,13 @@ def chains_of(land: Landscape, asked: Asked, report: Report) -> tuple[Sampler, O
     return sampler, sampler.run(at, report)
 
 
-def refuse_diverged(outcome: Outcome) -> None:
-    """Chains that all went to infinity have no draws."""
-    if not bool(torch.isfinite(outcome.displacement).all()) or not math.isfinite(outcome.excess):
+def refuse_diverged(outcome: Outcome, alive: torch.Tensor | None = None) -> None:
+    """Chains that all went to infinity have no draws, whether they did before or, as `alive` tells, while drawing."""
+    lost = outcome.diverged if alive is None else int((~alive).sum())
+    finite = bool(torch.isfinite(outcome.displacement).all()) and math.isfinite(outcome.excess)
+    if not finite or len(outcome.displacement) - lost < 2:
         raise InputError(
-            f"the chains diverged: {outcome.diverged} of {len(outcome.displacement)} — raise gamma="
+            f"the chains diverged: {lost} of {len(outcome.displacement)} — train longer, raise gamma="
             f"{outcome.at.gamma:.3g} or lower beta"
         )
 
@@ -212,6 +214,7 @@ def _sampled(land: Landscape, asked: Asked, report: Report, memory: float | None
         trace[:, number] = rows.mean(1).cpu().numpy()
         alive = living
         report(number / count, f"{number + 1} of {count} draws")
+    refuse_diverged(outcome, alive)
     kept = alive.cpu().numpy()
     if not kept.all():
         tails = None  # the largest weights of a dead chain cannot be told from those of the others

@@ -81,6 +81,7 @@ def _visited(land: Landscape, asked: Asked, size: int, report: Report) -> Estima
         trace[:, number] = losses.mean(1).cpu().numpy()
         alive = living
         report(number / count, f"{number + 1} of {count} draws")
+    refuse_diverged(outcome, alive)
     kept = np.flatnonzero(alive.cpu().numpy())
     if count * len(kept) * size < 2 * land.n:
         raise InputError(

@@ -84,18 +84,21 @@ def llc(
     return judged(measured, outcome, sides)
 
 
-def _sides(measured: Sampler, outcome: Outcome, report: Any) -> dict[float, tuple[float, float]]:
+def _sides(measured: Sampler, outcome: Outcome, report: Any) -> dict[float, tuple[float, float]] | None:
     """λ̂ and its standard error at γ/3 and 3γ, from where the chains are; none for a run that was cut short or is a
-    plain kernel."""
+    plain kernel, and None if they are interrupted themselves."""
     if outcome.sampler not in ("hmc", "minibatch") or outcome.interrupted or outcome.diverged:
         return {}
+    found = {}
     try:
-        return {
-            gamma: _told(measured.run(Resolution(outcome.at.nbeta, gamma), report, outcome))
-            for gamma in (outcome.at.gamma / 3, 3 * outcome.at.gamma)
-        }
+        for gamma in (outcome.at.gamma / 3, 3 * outcome.at.gamma):
+            side = measured.run(Resolution(outcome.at.nbeta, gamma), report, outcome)
+            if side.interrupted:
+                return None
+            found[gamma] = _told(side)
     except KeyboardInterrupt:
-        return {}
+        return None
+    return found
 
 
 def _told(outcome: Outcome) -> tuple[float, float]:
@@ -103,11 +106,12 @@ def _told(outcome: Outcome) -> tuple[float, float]:
     return outcome.at.nbeta * outcome.excess, outcome.at.nbeta * outcome.stderr
 
 
-def judged(measured: Sampler, outcome: Outcome, sides: dict[float, tuple[float, float]]) -> Estimate:
-    """The estimate with its verdict, from a finished run."""
+def judged(measured: Sampler, outcome: Outcome, sides: dict[float, tuple[float, float]] | None) -> Estimate:
+    """The estimate with its verdict, from a finished run; `sides` is None where those runs were interrupted."""
     value, sampled = _told(outcome)
     stderr = math.hypot(sampled, _ROUNDING[measured.land.dtype] * abs(value))
-    diagnostics = _diagnostics(measured, outcome, sides)
+    diagnostics = _diagnostics(measured, outcome, sides or {})
+    diagnostics["interrupted"] |= sides is None
     return Estimate("llc", value, stderr, llc_checks(value, stderr, diagnostics), diagnostics)
 
 

@@ -9,7 +9,7 @@ import torch
 import basinscope as bs
 from basinscope.errors import InputError
 from basinscope.measures.pointwise import pointwise
-from basinscope.studies.flatness import posterior
+from basinscope.studies.flatness import stacks
 from basinscope.studies.flatness.matrices import matrices
 from basinscope.studies.flatness.outputs import outputs
 from basinscope.studies.flatness.posterior import Chains, Posterior, _Moments
@@ -39,7 +39,7 @@ def target(kind, decays=(0.1, 0.2), gamma=5.0, **more):
 @pytest.mark.parametrize("memory", [None, 1])
 def test_losses_and_gradients_are_those_of_each_landscape(kind, memory, monkeypatch):
     if memory:
-        monkeypatch.setattr(posterior, "_MEMORY", {"cpu": 20_000})  # a few samples at a time
+        monkeypatch.setattr(stacks, "_MEMORY", {"cpu": 20_000})  # a few samples at a time
     many, lands, _ = target(kind)
     delta = 0.1 * torch.randn(2, lands[0].dimension, generator=torch.Generator().manual_seed(1)).double()
     for number, land in enumerate(lands):

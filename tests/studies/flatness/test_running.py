@@ -20,6 +20,7 @@ from basinscope.runs.settings import resolved
 from basinscope.runs.store import Store
 from basinscope.studies.flatness import cases, plan
 from basinscope.studies.flatness.__main__ import PLAIN, main
+from basinscope.studies.flatness.arms import ARMS
 from basinscope.studies.flatness.cases import data_set, held_out, network_of, samples_of
 from basinscope.studies.flatness.fitting import cross_validated, fitted
 from basinscope.studies.flatness.measuring import measured, temperatures
@@ -45,22 +46,22 @@ def unit(part="grid", architecture="mlp", extra=()):
 def test_the_paper_scale_is_what_the_paper_did():
     jobs = list(plan.jobs(plan.Plan()))
     grid = [job for job in jobs if job.part == "grid"]
-    assert len(grid) == 1701
+    assert len(grid) == (11 + 7 + 7) * 243
     assert len({PLAIN.key(job) for job in jobs}) == len(jobs)
-    assert len({job.seed for job in grid}) == 1701
+    assert len({job.seed for job in grid}) == 11 * 243  # the same network has the same seed in all arms
     first = grid[0]
     assert first.steps == 200_000
-    assert first.weight_decay == pytest.approx(1e-2 / 5000)
+    assert first.weight_decay == pytest.approx(1e-5 / 5000)
     assert all(plan.job_of(job.config()) == job for job in jobs)
     counts = {
         job.architecture: sum(weight.numel() for weight in network_of(job).parameters()) for job in grid
     }  # fmt: skip
     assert counts == {"mlp": 4210, "bigmlp": 9180, "cnn": 4680}
-    training = sum(plan.training(job) for job in jobs)
-    assert training < 45 * 60
-    assert sum(map(plan.cost, jobs)) - training < 40 * 60
-    printed = PLAIN.planned("paper", ["decays=[0.01, 0.1, 1, 10, 100, 10000, 100000]"])
-    assert sum(job.part == "grid" for job in plan.jobs(printed)) == 1701
+    for name in ARMS:
+        arm = [job for job in plan.jobs(plan.Plan(arms=(name,))) if job.part == "grid"]
+        assert len(arm) == 1701
+        assert sum(map(plan.training, arm)) < 15 * 60
+        assert sum(map(plan.cost, arm)) < 2 * 15 * 60
 
 
 def test_smoke_has_48_networks():
@@ -220,6 +221,8 @@ def test_the_whole_way_without_pydantic(tmp_path):
     page = (tmp_path / "report" / "README.md").read_text()
     assert "smoke scale" in page
     assert "0.84" in page
+    assert "| hole-free |" in page
+    assert pd.read_csv(tmp_path / "report" / "criterion.csv")["networks"].tolist() == [12]
     assert "| paper 004, 7 Titan Xp" in page
     assert STUDY.findings(results)[0].rows
 
@@ -253,5 +256,5 @@ def test_the_study_runs_a_group(tmp_path):
     found = STUDY.run_group(jobs, Place())
     assert len(found) == len(jobs)
     assert found[0].rows[0]["cv_gap"]
-    assert STUDY.group_key(jobs[0]) == ("folds", "mlp", 64)
+    assert STUDY.group_key(jobs[0]) == ("folds", "raw", "constant", "mlp", 64)
     assert STUDY.cost(jobs[0]) > 0

@@ -4,11 +4,18 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from basinscope.studies.flatness.criterion import criterion_table
 from basinscope.studies.flatness.figures import draw
 from basinscope.studies.flatness.page import page
-from basinscope.studies.flatness.tables import MEASURES, PREDICTIONS, cell_table, joined, kendall_table, tables
+from basinscope.studies.flatness.tables import MEASURES, PREDICTIONS, cell_table, joined, kendall_table
+from basinscope.studies.flatness.tables import tables as without_criterion
 
 ORIGIN = {"device": {"cpu": 1}}
+
+
+def tables(table):
+    made = without_criterion(table)
+    return {**made, "criterion": criterion_table({"printed": made["networks"]})}
 
 
 def made_up(seed=0):

@@ -21,7 +21,7 @@ from .plan import Network
 
 PACKED = "BASINSCOPE_PACKED"  # a folder that `pack` has written
 SHARED_BY = "BASINSCOPE_SHARED_BY"  # how many processes work on the device at once
-_TRAINING, _TEST, _HELD = 20_000, 10_000, 10_000  # samples of a packed data set, at most
+_TRAINING, _HELD = 20_000, 10_000  # training samples of a packed data set, at most: the first, and the last
 
 
 def device() -> torch.device:
@@ -35,15 +35,19 @@ def device_clock() -> float:
 
 
 @lru_cache(maxsize=8)
-def data_set(name: str) -> DataSet:
+def data_set(name: str, inputs: str = "raw") -> DataSet:
     """The 7 × 7 view of a data set in one fixed random order, of which a training set of n samples is the first n.
 
-    From `$BASINSCOPE_PACKED/name.npz` if that folder is given, else from the data set's own files.
+    From `$BASINSCOPE_PACKED/name.npz` if that folder is given, else from the data set's own files. With `standardized`
+    inputs, pixels are less their mean, over their standard deviation, both over all pixels of the first 20,000 training
+    images: one pair of numbers for a data set, whatever n.
 
     Examples:
         >>> data_set("digits")
         DataSet(digits: 1,437 + 360 samples of shape (1, 7, 7), 10 classes)
     """
+    if inputs == "standardized":
+        return _standardized(data_set(name))
     folder = os.environ.get(PACKED)
     return _shuffled(load(name, view="7x7")) if folder is None else _unpacked(Path(folder) / f"{name}.npz", name)
 
@@ -56,8 +60,15 @@ def _shuffled(found: DataSet) -> DataSet:
     return DataSet(found.name, pairs[0], pairs[1], found.classes)
 
 
+def _standardized(found: DataSet) -> DataSet:
+    seen = found.train[0][:_TRAINING].double()
+    mean, spread = float(seen.mean()), float(seen.std(correction=0))
+    train, test = (((images - mean) / spread, labels) for images, labels in (found.train, found.test))
+    return DataSet(found.name, train, test, found.classes)
+
+
 def pack(names: tuple[str, ...], folder: Path) -> list[Path]:
-    """Write each data set as `name.npz`: the first 20,000 and the last 10,000 training samples, 10,000 for testing.
+    """Write each data set as `name.npz`: the first 20,000 and the last 10,000 training samples, and all test samples.
 
     Images stay float32, so that a packed data set gives the same numbers as the original.
     """
@@ -68,7 +79,7 @@ def pack(names: tuple[str, ...], folder: Path) -> list[Path]:
         images, labels = whole.train
         ends = torch.arange(len(labels))
         ends = ends[(ends < _TRAINING) | (ends >= len(labels) - _HELD)]
-        found = replace(whole, train=(images[ends], labels[ends])).first(test=min(_TEST, len(whole.test[1])))
+        found = replace(whole, train=(images[ends], labels[ends]))
         written.append(folder / f"{name}.npz")
         arrays: dict[str, Any] = {
             f"{part}_{kind}": tensor.numpy() if kind == "images" else tensor.to(torch.uint8).numpy()
@@ -100,7 +111,7 @@ def inputs(images: Tensor, architecture: str) -> Tensor:
 
 def samples_of(job: Network) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
     """Training and test samples of a job."""
-    whole = data_set(job.data)
+    whole = data_set(job.data, job.inputs)
     found = whole.first(job.samples, min(job.test_samples or len(whole.test[1]), len(whole.test[1])))
     return tuple((inputs(images, job.architecture), labels) for images, labels in (found.train, found.test))  # type: ignore[return-value]
 
@@ -111,7 +122,7 @@ def held_out(job: Network) -> tuple[Tensor, Tensor]:
     Test sets need not be drawn as the training samples are (other writers, other shares of the classes); these are.
     Where the file ends with the training samples, the test samples.
     """
-    images, labels = data_set(job.data).train
+    images, labels = data_set(job.data, job.inputs).train
     start = max(job.samples, len(labels) - _HELD)
     if start >= len(labels):
         return samples_of(job)[1]
@@ -136,9 +147,13 @@ def network_of(job: Network) -> nn.Module:
     raise InputError(f"architecture must be 'mlp', 'bigmlp' or 'cnn', got {job.architecture!r}")
 
 
+def landscape(job: Network, point: Parameters, pair: tuple[Tensor, Tensor]) -> Landscape:
+    """The trained network on some samples, where there is a GPU on that."""
+    return Landscape(network_of(job).to(device()), "cross_entropy", pair).at(point)
+
+
 def landscapes(job: Network, point: Parameters) -> dict[str, Landscape]:
-    """The trained network on its samples for `train`, `test` and `held` out, where there is a GPU on that."""
-    net = network_of(job).to(device())
+    """The trained network on its samples for `train`, `test` and `held` out."""
     train, test = samples_of(job)
     pairs = {"train": train, "test": test, "held": held_out(job)}
-    return {part: Landscape(net, "cross_entropy", pair).at(point) for part, pair in pairs.items()}
+    return {part: landscape(job, point, pair) for part, pair in pairs.items()}

@@ -197,7 +197,11 @@ def figure_windows(grid: pd.DataFrame) -> Any:
 
 
 def figure_relations(grid: pd.DataFrame) -> Any:
-    """Figures 5–7: C and F beside what they would be if errors and Jacobians were independent, and E[B] beside E[Σ]."""
+    """Figures 5–7: C and F beside what they would be if errors and Jacobians were independent, and E[B] beside E[Σ].
+
+    None where the networks were measured without these."""
+    if "size_f_apart_train" not in grid:
+        return None
     drawn, axes = panels(6, 3, 4.2, 3.3)
     for row, (letter, inner, title) in enumerate((("c", "B", "Figure 5"), ("f", "Σ", "Figure 6"))):
         left, right = axes[3 * row], axes[3 * row + 1]

@@ -50,7 +50,7 @@ def pooled(jobs: Sequence[Network]) -> tuple[tuple[Tensor, Tensor], dict[str, in
     images, labels, starts, total = [], [], {}, 0
     for name in dict.fromkeys(job.data for job in jobs):
         most = max(job.samples for job in jobs if job.data == name)
-        own = data_set(name).first(train=most).train
+        own = data_set(name, jobs[0].inputs).first(train=most).train
         starts[name] = total
         images.append(inputs(own[0], jobs[0].architecture))
         labels.append(own[1])
@@ -131,9 +131,11 @@ def _train(
     folder.mkdir(parents=True, exist_ok=True)
     began, device_began, clock = time.monotonic(), device_clock(), folder / _CLOCK
     before = json.loads(clock.read_text())["seconds"] if clock.is_file() else 0.0
-    population = Population(lambda: network_of(jobs[0]), members, data, optimizer=Adam(), device=device())
+    job = jobs[0]
+    adam = Adam(cosine=job.steps if job.schedule == "cosine" else 0)
+    population = Population(lambda: network_of(job), members, data, optimizer=adam, device=device())
     limit = None if math.isinf(seconds) else max(1e-3, seconds - (time.monotonic() - began))
-    done = population.train(jobs[0].steps, checkpoint=folder / _STATE, seconds=limit, progress=False)
+    done = population.train(job.steps, checkpoint=folder / _STATE, seconds=limit, progress=False)
     spent = before + device_clock() - device_began
     clock.write_text(json.dumps({"seconds": spent, "step": population.step}))
     return (population, spent) if done else None

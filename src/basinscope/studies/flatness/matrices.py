@@ -41,14 +41,14 @@ class Layer:
 
 @dataclass(frozen=True)
 class Matrices:
-    """F, C, F̄ and C̄ (d, d) in float64, the mean gradient (d,), and the Kronecker factors of F by layer."""
+    """F and C (d, d) in float64, the mean gradient (d,), the Kronecker factors of F by layer, and F̄ and C̄ if wanted."""
 
     fisher: Tensor
     covariance: Tensor
-    fisher_apart: Tensor
-    covariance_apart: Tensor
     gradient: Tensor
     layers: list[Layer]
+    fisher_apart: Tensor | None = None
+    covariance_apart: Tensor | None = None
 
 
 class _Jacobians(Gradients):
@@ -59,11 +59,15 @@ class _Jacobians(Gradients):
         return [unit.expand_as(value) for unit in units]
 
 
-def matrices(land: Landscape, found: Outputs) -> Matrices:
-    """The matrices of a classifier made of linear and convolutional layers; `found` are its outputs."""
+def matrices(land: Landscape, found: Outputs, relations: bool = True) -> Matrices:
+    """The matrices of a classifier made of linear and convolutional layers; `found` are its outputs.
+
+    F̄ and C̄ only with `relations`: they have as many rows a sample as F, ten times those of C.
+    """
     jacobians = _Jacobians(land, "fisher", _MEMORY.get(land.device.type))
-    apart = [_root(mean).T.contiguous() for mean in (found.mean_uncertainty(), found.mean_error())]
-    sums = [Products() for _ in range(4)]
+    means = (found.mean_uncertainty(), found.mean_error()) if relations else ()
+    apart = [_root(mean).T.contiguous() for mean in means]
+    sums = [Products() for _ in range(2 + len(apart))]
     gradient = torch.zeros(land.dimension, dtype=torch.float64, device=land.device)
     factors: list[Factors] = []
     index: list[Tensor] = []
@@ -84,15 +88,13 @@ def matrices(land: Landscape, found: Outputs) -> Matrices:
             if number == 1:
                 for piece in mixed:
                     gradient[piece.index.flatten()] += piece.rows().values.sum((0, 1)) / land.n
-    fisher, covariance, fisher_apart, covariance_apart = (
-        total.matrix(land.dimension, land.device).div_(land.n) for total in sums
-    )
+    fisher, covariance, *others = (total.matrix(land.dimension, land.device).div_(land.n) for total in sums)
     layers = [
         Layer(where, outward / land.n, inward / land.n)
         for where, (outward, inward) in zip(index, factors, strict=True)
         if inward is not None
     ]
-    return Matrices(fisher, covariance, fisher_apart, covariance_apart, gradient, layers)
+    return Matrices(fisher, covariance, gradient, layers, *others)
 
 
 def _layer(piece: Piece) -> Outer:

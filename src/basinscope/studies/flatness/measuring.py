@@ -11,8 +11,9 @@ from ...landscape import watanabe_nbeta
 from .cases import device_clock, landscapes, network_of
 from .fitting import Fitted
 from .matrices import matrices
-from .outputs import outputs
+from .outputs import Outputs, outputs
 from .plan import Network
+from .polishing import polished
 from .posterior import Chains, Posterior
 from .spectra import Basis, bases, numbers, regularized
 
@@ -20,11 +21,12 @@ Row = dict[str, Any]
 
 
 def measured(jobs: Sequence[Network], fit: Fitted, numbers_of: Sequence[int]) -> list[Row]:
-    """The rows of jobs on the same data; `numbers_of` are their places in the fit."""
+    """The rows of jobs on the same data; `numbers_of` are their places in the fit. Polished first, where they are."""
     rows: list[Row] = []
+    fit, descents = polished(jobs, fit, numbers_of)
     turned: dict[int, list[Basis]] = {}
     for place, (job, number) in enumerate(zip(jobs, numbers_of, strict=True)):
-        row: Row = {"weight_decay": job.weight_decay, "train_seconds": fit.seconds}
+        row: Row = {"weight_decay": job.weight_decay, "train_seconds": fit.seconds, **descents.get(number, {})}
         if fit.diverged[number] >= 0:
             rows.append({**row, "outcome": "diverged"})
             continue
@@ -47,18 +49,21 @@ def measured(jobs: Sequence[Network], fit: Fitted, numbers_of: Sequence[int]) ->
 def curvature(job: Network, fit: Fitted, number: int) -> tuple[Row, list[Basis]]:
     """Everything but sampling: columns end in `_train`, `_test` or `_held`, after the samples they are taken on.
 
+    Those of F and C on test data are taken on the first `test_matrices` samples of the test set, all others on all.
     `gap` is the test loss less the training loss, `gap_held` the loss on samples held out from the source of the
     training samples less it; the penalty of the regularised loss is the same in all and cancels.
     `half_soft_rank_llc` and `half_soft_rank_llc_bayes` are ½ Tr F (F + Λ)⁻¹ at the resolutions Λ = γ/nβ of λ̂, and
-    `half_tic_fluctuation` is ½ Tr C (F + Λ)⁻¹ at that of ν̂: what they would be in quadratic basins.
+    `half_tic_fluctuation` is ½ Tr C (F + Λ)⁻¹ at that of ν̂: what they would be in quadratic basins. They are there
+    where there is sampling.
     """
     lands = landscapes(job, fit.point(number, network_of(job)))
     row: Row = {}
     turned: list[Basis] = []
     for part in ("train", "test"):
-        land = lands[part]
-        seen = outputs(land)
-        found = matrices(land, seen)
+        seen = outputs(lands[part])
+        few = slice(job.test_matrices or None) if part == "test" else slice(None)
+        land = lands[part].subset(few)
+        found = matrices(land, Outputs(seen.scores[few], seen.labels[few]), job.relations)
         own = bases(found.fisher, found.layers)
         point = land.flatten(land.parameters)
         row |= {f"{name}_{part}": value for name, value in seen.numbers().items()}
@@ -67,7 +72,7 @@ def curvature(job: Network, fit: Fitted, number: int) -> tuple[Row, list[Basis]]
         if part == "train":
             turned = own
             row["weight_norm"] = float(point.double().norm())
-            for name, nbeta in temperatures(job).items():
+            for name, nbeta in temperatures(job).items() if job.draws else ():
                 there = regularized(found.fisher, job.weight_decay + job.gamma / nbeta)
                 row[f"half_soft_rank_{name}"] = there.soft_rank / 2
                 if name == "llc_bayes":

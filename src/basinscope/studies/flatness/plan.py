@@ -8,9 +8,11 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
+from ...errors import InputError
 from ..plans import PlainJob, grouped
+from .arms import ARMS
 
-NAME, VERSION = "flatness", 2
+NAME, VERSION = "flatness", 3
 PARTS = ("grid", "folds")
 ARCHITECTURES = ("mlp", "bigmlp", "cnn")
 
@@ -21,14 +23,19 @@ class Plan:
 
     Attributes:
         parts: `grid` trains and measures every network; `folds` is the k-fold cross-validation of some of them.
+        arms: of `ARMS`. A network of several arms is trained once.
         architectures: of `mlp`, `bigmlp`, `cnn`.
         data: data sets, seen as 7 × 7 grey images.
         samples: sizes n of the training set.
-        decays: n times the weight decay. Paper 004 prints the list with 1e5 and without 1e3; here it has no hole.
+        decays: of the arms' decays only these; all of them if empty.
         batch_sizes, lrs, steps: of Adam.
         width: of the hidden layers of `mlp` and `bigmlp`.
         channels: of the hidden layers of `cnn`.
         test_samples: at most so many samples decide what the gap is; 0 for all.
+        test_matrices: on at most so many of these are F and C taken; 0 for all.
+        relations: whether to take E[JᵀE[Σ]J] and E[JᵀE[B]J] too (figures 5 to 7), which triples the work.
+        polish: of networks whose rates fell to zero, at most so many steps to a minimum on all samples, and as many
+            once more from where they led.
         folds: k of the cross-validation.
         folds_batch_sizes, folds_lrs: which part of the grid is cross-validated.
         draws: kept draws of the local posterior at each of two temperatures, by HMC on all data; 0 for no sampling.
@@ -39,20 +46,24 @@ class Plan:
     """
 
     parts: tuple[str, ...] = PARTS
+    arms: tuple[str, ...] = ("printed", "standardized", "hundredth", "thousandth", "hole-free", "annealed")
     architectures: tuple[str, ...] = ARCHITECTURES
     data: tuple[str, ...] = ("mnist", "cifar10", "svhn")
     samples: tuple[int, ...] = (5_000, 10_000, 20_000)
-    decays: tuple[float, ...] = (1e-2, 1e-1, 1.0, 1e1, 1e2, 1e3, 1e4)
+    decays: tuple[float, ...] = ()
     batch_sizes: tuple[int, ...] = (64, 256, 512)
     lrs: tuple[float, ...] = (0.01, 0.005, 0.001)
     steps: int = 200_000
     width: int = 70
     channels: tuple[int, ...] = (15, 20)
-    test_samples: int = 10_000
+    test_samples: int = 0
+    test_matrices: int = 5_000
+    relations: bool = False
+    polish: int = 60
     folds: int = 5
     folds_batch_sizes: tuple[int, ...] = (64,)
     folds_lrs: tuple[float, ...] = (0.01,)
-    draws: int = 120
+    draws: int = 0
     warmup: int = 80
     leapfrogs: int = 8
     gamma: float = 100.0
@@ -61,9 +72,9 @@ class Plan:
 
 SCALES: dict[str, dict[str, Any]] = {
     "smoke": {
-        "data": ["digits"], "samples": [300, 900], "decays": [1e-1, 1.0, 1e1, 1e2], "batch_sizes": [64],
-        "lrs": [0.01, 0.001], "steps": 3000, "width": 10, "channels": [4, 6], "test_samples": 0, "folds": 3,
-        "draws": 60, "warmup": 60, "leapfrogs": 6,
+        "arms": ["hole-free"], "data": ["digits"], "samples": [300, 900], "decays": [1e-1, 1.0, 1e1, 1e2],
+        "batch_sizes": [64], "lrs": [0.01, 0.001], "steps": 3000, "width": 10, "channels": [4, 6], "relations": True,
+        "folds": 3, "draws": 60, "warmup": 60, "leapfrogs": 6,
     },
     "paper": {},
 }  # fmt: skip
@@ -76,15 +87,20 @@ class Network(PlainJob):
     Attributes:
         part: one of `PARTS`.
         architecture, width, channels: what is trained.
+        inputs, schedule: as in `Arm`.
         data, samples, test_samples: on what.
+        test_matrices, relations: as in `Plan`.
         decay: n times the weight decay.
         batch_size, lr, steps: how.
+        polish: steps to a minimum, at most; 0 with `constant` rates and with `folds`.
         folds: networks trained on all but one fold each; 0 in the grid.
         draws, warmup, leapfrogs, gamma: of sampling; 0 draws with `folds`.
         seed: of the weights, the minibatches and the sampling.
     """
 
     part: str
+    inputs: str
+    schedule: str
     architecture: str
     data: str
     samples: int
@@ -95,6 +111,9 @@ class Network(PlainJob):
     width: int
     channels: tuple[int, ...]
     test_samples: int
+    test_matrices: int
+    relations: bool
+    polish: int
     folds: int
     draws: int
     warmup: int
@@ -120,39 +139,70 @@ def job_of(config: Mapping[str, Any]) -> Network:
 
 
 def jobs(plan: Plan) -> Iterator[Network]:
-    """All jobs, in the order of the table: 1,701 networks of the grid, then the cross-validation of some.
+    """All jobs in the order in which they run: the networks of all arms, one batch size after another, so that what is
+    there early holds something of every arm; then the cross-validation of some.
 
     Examples:
-        >>> sum(job.part == "grid" for job in jobs(Plan()))
+        >>> sum(job.part == "grid" for job in jobs(Plan(arms=("printed",))))
         1701
-        >>> sum(job.part == "folds" for job in jobs(Plan()))
+        >>> sum(job.part == "folds" for job in jobs(Plan(arms=("printed",))))
         189
+        >>> sum(job.part == "grid" for job in jobs(Plan()))
+        6075
     """
+    trainings = _decays(plan)
     for part in PARTS:
         if part in plan.parts:
-            for batch, architecture, data, samples, lr, decay in product(
-                plan.batch_sizes, plan.architectures, plan.data, plan.samples, plan.lrs, plan.decays
+            for batch, (training, decays), architecture in product(
+                plan.batch_sizes, trainings.items(), plan.architectures
             ):
-                chosen = batch in plan.folds_batch_sizes and lr in plan.folds_lrs
-                if part == "grid" or chosen:
-                    yield _job(plan, part, architecture, data, samples, decay, batch, lr)
+                for data, samples, lr, decay in product(plan.data, plan.samples, plan.lrs, decays):
+                    chosen = batch in plan.folds_batch_sizes and lr in plan.folds_lrs
+                    if part == "grid" or chosen:
+                        yield _job(plan, part, training, architecture, data, samples, decay, batch, lr)
+
+
+def _decays(plan: Plan) -> dict[tuple[str, str], list[float]]:
+    """The decays of all arms together, by inputs and schedule."""
+    unknown = [name for name in plan.arms if name not in ARMS]
+    if unknown or not plan.arms:
+        raise InputError(f"arms must be some of {', '.join(ARMS)}, got {list(plan.arms)}")
+    found: dict[tuple[str, str], set[float]] = {}
+    for name in plan.arms:
+        found.setdefault(ARMS[name].training, set()).update(ARMS[name].decays)
+    everywhere = set().union(*found.values())
+    if not set(plan.decays) <= everywhere:
+        raise InputError(f"decays must be some of those of the arms, {sorted(everywhere)}, got {list(plan.decays)}")
+    chosen = set(plan.decays) or everywhere
+    return {training: sorted(decays & chosen) for training, decays in found.items()}
 
 
 def _job(
-    plan: Plan, part: str, architecture: str, data: str, samples: int, decay: float, batch: int, lr: float
+    plan: Plan,
+    part: str,
+    training: tuple[str, str],
+    architecture: str,
+    data: str,
+    samples: int,
+    decay: float,
+    batch: int,
+    lr: float,
 ) -> Network:
-    grid = part == "grid"
+    grid, (inputs, schedule) = part == "grid", training
+    # the same in all arms: their networks differ in nothing else
     setting = f"{plan.seed} {architecture} {data} {samples} {decay:g} {batch} {lr:g}"
     return Network(
-        part, architecture, data, samples, decay, batch, lr, plan.steps, plan.width, plan.channels, plan.test_samples,
-        folds=0 if grid else plan.folds, draws=plan.draws if grid else 0, warmup=plan.warmup,
-        leapfrogs=plan.leapfrogs, gamma=plan.gamma, seed=zlib.crc32(setting.encode()) >> 1,
+        part, inputs, schedule, architecture, data, samples, decay, batch, lr, plan.steps, plan.width, plan.channels,
+        plan.test_samples, plan.test_matrices, plan.relations,
+        polish=plan.polish if grid and schedule == "cosine" else 0, folds=0 if grid else plan.folds,
+        draws=plan.draws if grid else 0, warmup=plan.warmup, leapfrogs=plan.leapfrogs, gamma=plan.gamma,
+        seed=zlib.crc32(setting.encode()) >> 1,
     )  # fmt: skip
 
 
 def together(job: Network) -> tuple[Any, ...]:
     """Jobs with the same key are trained as one population."""
-    return (job.part, job.architecture, job.batch_size)
+    return (job.part, job.inputs, job.schedule, job.architecture, job.batch_size)
 
 
 def units(all_jobs: Iterable[Network]) -> list[list[Network]]:
@@ -171,26 +221,31 @@ def label(own: Sequence[Network]) -> str:
     Examples:
         >>> unit = units(jobs(Plan()))[0]
         >>> label(unit), label(unit[:1])
-        ('grid-mlp-64', 'grid-mlp-64-mnist-5000-lr0.01-decay0.01')
+        ('grid-raw-constant-mlp-64', 'grid-raw-constant-mlp-64-mnist-5000-lr0.01-decay1e-05')
     """
     first = own[0]
-    name = f"{first.part}-{first.architecture}-{first.batch_size}"
+    name = f"{first.part}-{first.inputs}-{first.schedule}-{first.architecture}-{first.batch_size}"
     return name if len(own) > 1 else f"{name}-{first.data}-{first.samples}-lr{first.lr:g}-decay{first.decay:g}"
 
 
-# Of an H200: seconds for one sample's gradient, for one step whatever its size, and for the curvature of a network.
+# Of an H200: seconds for one sample's gradient, for one step whatever its size, and for the curvature of a network:
+# whatever it is taken on, and for a sample with `relations`.
 _SAMPLE = {"mlp": 2.9e-9, "bigmlp": 5.1e-9, "cnn": 1.75e-8}
 _STEP = 6e-7
-_CURVATURE = {"mlp": 0.25, "bigmlp": 0.7, "cnn": 0.6}
+_CURVATURE = {"mlp": 0.05, "bigmlp": 0.1, "cnn": 0.1}
+_MATRICES = {"mlp": 1.7e-6, "bigmlp": 5e-6, "cnn": 2e-5}
 
 
 def cost(job: Network) -> float:
     """Seconds on an H200, roughly: `training` and what follows."""
     if job.part == "folds":
         return training(job)
+    sample, seen = _SAMPLE[job.architecture] * job.samples, job.samples + job.test_matrices
+    matrices = _MATRICES[job.architecture] * (1.0 if job.relations else 0.35)
+    curvature = _CURVATURE[job.architecture] + matrices * seen
+    polish = 1.5 * (matrices * job.samples + job.polish * (1.5 * sample + 1e-4)) if job.polish else 0.0
     gradients = 2 * (job.draws + job.warmup) * (job.leapfrogs + 1) if job.draws else 0
-    sampling = gradients * (_SAMPLE[job.architecture] * job.samples + 5e-5)
-    return training(job) + _CURVATURE[job.architecture] + sampling
+    return training(job) + curvature + polish + gradients * (sample + 5e-5)
 
 
 def training(job: Network) -> float:

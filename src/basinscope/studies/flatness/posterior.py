@@ -14,24 +14,21 @@ round, so that hardly any step is wasted.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from ...curvature.precision import full_precision
 from ...errors import InputError
-from ...landscape import Landscape
 from ...sampling.adaptation import DualAveraging
 from ...sampling.diagnostics import effective_size
-from ...training.population.program import program_of
 from .spectra import Basis
+from .stacks import Stack
 
 ACCEPTANCE = 0.8
 _JITTER = 0.2  # relative, of a trajectory's step size: no direction's period is met for ever
-_MEMORY = {"cpu": 128 * 2**20, "cuda": 8 * 2**30}
 
 
 @dataclass(frozen=True)
@@ -99,19 +96,15 @@ class _Moments:
 
 
 @dataclass
-class Posterior:
+class Posterior(Stack):
     """Networks of one architecture on the same data, and how their posteriors are reached.
 
     Attributes:
-        land: the landscape of one of them; all see its samples.
-        weights: their parameters θ as rows (M, d).
         bases: for each the bases of its layers.
         weight_decays: w of each.
         hold: γ₀.
     """
 
-    land: Landscape
-    weights: Tensor
     bases: Sequence[Sequence[Basis]]
     weight_decays: Sequence[float]
     hold: float
@@ -123,9 +116,7 @@ class Posterior:
                 f"every network needs its bases and its weight decay: got {len(self.weights)} networks, "
                 f"{len(self.bases)} sets of bases and {len(self.weight_decays)} weight decays"
             )
-        self._program = program_of(self.land)
-        self._pool = self._program.pool(self.land.samples.to(self.land.device))
-        self.weights = self.weights.to(self.land.device, self.land.dtype)
+        super().__post_init__()
         self._decay = torch.tensor(self.weight_decays, dtype=torch.float64, device=self.land.device)
         self._stacks = [
             Basis(
@@ -166,40 +157,6 @@ class Posterior:
             outer = gradient[:, places].unflatten(1, stack.index.shape)
             found[:, places] = (scale * (stack.outward.mT @ outer @ stack.inward)).flatten(1)
         return found
-
-    # ------------------------------------------------------------------ losses
-
-    def _tiles(self) -> Iterator[slice]:
-        bound = _MEMORY.get(self.land.device.type, _MEMORY["cpu"])
-        size = max(1, bound // (self._program.sample_bytes * len(self.weights)))
-        for start in range(0, self.land.n, size):
-            yield slice(start, min(start + size, self.land.n))
-
-    def _rows(self, delta: Tensor) -> Tensor:
-        rows = self._program.template.repeat(len(delta), 1)
-        rows[:, self._program.places] = self.weights + delta
-        return rows
-
-    @torch.no_grad()
-    def losses(self, delta: Tensor) -> Tensor:
-        """l_i(θ + δ), (M, n) in float64."""
-        points, (inputs, target) = self._rows(delta), self._pool
-        with full_precision():
-            pieces = [self._program.evaluate(points, inputs[own], target[own])[0] for own in self._tiles()]
-        return torch.cat([piece.double() for piece in pieces], 1)
-
-    @torch.no_grad()
-    def gradient(self, delta: Tensor) -> Tensor:
-        """∇L_n(θ + δ), (M, d)."""
-        points, (inputs, target) = self._rows(delta), self._pool
-        total, part = torch.zeros_like(points), torch.zeros_like(points)
-        with full_precision():
-            for own in self._tiles():
-                batch, wanted = inputs[own], target[own]
-                everywhere = batch.expand(len(points), *batch.shape), wanted.expand(len(points), *wanted.shape)
-                self._program.gradient(points, *everywhere, part, None)
-                total.add_(part, alpha=len(batch) / self.land.n)
-        return total[:, self._program.places]
 
     def slopes(self) -> Tensor:
         """∇L_n(θ), (M, d)."""

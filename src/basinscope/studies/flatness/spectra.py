@@ -102,6 +102,35 @@ def leading(matrix: Tensor, fraction: float, seed: int = 0) -> tuple[Tensor, Ten
         block *= 2
 
 
+@dataclass(frozen=True)
+class Newton:
+    """How far a network is from a minimum of L_n + (Λ/2)‖θ‖², and how far a minimum is from the truth.
+
+    Attributes:
+        inverse: F + ΛI, factorized.
+        residual: r = ∇L_n + Λθ, float64.
+        tic: (1/n) Tr C_Λ (F + Λ)⁻¹ with C_Λ the second moment of ∇l + Λθ, the gap to be expected at a minimum.
+        decrement: rᵀ(F + Λ)⁻¹r, twice what a Newton step would gain.
+    """
+
+    inverse: Regularized
+    residual: Tensor
+    tic: float
+    decrement: float
+
+
+def newton(found: Matrices, weight_decay: float, samples: int, point: Tensor) -> Newton:
+    """The Newton step of a network with weights `point`, Λ its `weight_decay`, n = `samples`."""
+    inverse = regularized(found.fisher, weight_decay)
+    shift = weight_decay * point.to(found.gradient)
+    crossed = torch.outer(found.gradient, shift)
+    penalized = found.covariance + crossed + crossed.T + torch.outer(shift, shift)
+    residual = found.gradient + shift
+    return Newton(
+        inverse, residual, inverse.trace_with(penalized) / samples, float(residual @ inverse.inverse @ residual)
+    )
+
+
 def numbers(
     found: Matrices, turned: Sequence[Basis], weight_decay: float, samples: int, point: Tensor
 ) -> dict[str, float]:
@@ -109,16 +138,13 @@ def numbers(
 
     `turned` are the bases of its layers, `samples` the n of its training set, `point` its weights θ.
 
-    `tic` is (1/n) Tr C_Λ (F + Λ)⁻¹ with C_Λ the second moment of ∇l + Λθ, `tic_plain` the same with C; `trace_ratio`
-    Tr C/Tr F; `thomas_rank` the number of eigenvalues of F above 0.001 ‖F‖ and `thomas_tic` (1/n) Tr C F⁺ on those;
-    `decrement` rᵀ(F + Λ)⁻¹r of the mean gradient r = ∇L + Λθ, twice what a Newton step would gain.
+    `tic` and `decrement` are those of `Newton`, `tic_plain` has C for C_Λ; `trace_ratio` is Tr C/Tr F; `thomas_rank`
+    the number of eigenvalues of F above 0.001 ‖F‖ and `thomas_tic` (1/n) Tr C F⁺ on those. Numbers of F̄ and C̄ are
+    there only where these are.
     """
     fisher, covariance = found.fisher, found.covariance
-    inverse = regularized(fisher, weight_decay)
-    shift = weight_decay * point.to(found.gradient)
-    crossed = torch.outer(found.gradient, shift)
-    penalized = covariance + crossed + crossed.T + torch.outer(shift, shift)
-    residual = found.gradient + shift
+    step = newton(found, weight_decay, samples, point)
+    inverse = step.inverse
     values, vectors = leading(fisher, TRUNCATION)
     inner = ((covariance @ vectors) * vectors).sum(0)
     row = {
@@ -129,20 +155,19 @@ def numbers(
         "soft_rank": inverse.soft_rank,
         "soft_rank_2": inverse.soft_rank_2,
         "log_det": inverse.half_log_det,
-        "tic": inverse.trace_with(penalized) / samples,
+        "tic": step.tic,
         "tic_plain": inverse.trace_with(covariance) / samples,
-        "decrement": float(residual @ inverse.inverse @ residual),
-        "gradient_norm": float(residual.norm()),
+        "decrement": step.decrement,
+        "gradient_norm": float(step.residual.norm()),
         "thomas_rank": float(len(values)),
         "thomas_tic": float((inner / values).sum()) / samples,
         "cosine_cf": cosine(covariance, fisher),
         "size_c": float(covariance.norm()),
-        "size_c_apart": float(found.covariance_apart.norm()),
-        "cosine_c": cosine(covariance, found.covariance_apart),
         "size_f": float(fisher.norm()),
-        "size_f_apart": float(found.fisher_apart.norm()),
-        "cosine_f": cosine(fisher, found.fisher_apart),
     }
+    for letter, matrix, apart in (("c", covariance, found.covariance_apart), ("f", fisher, found.fisher_apart)):
+        if apart is not None:
+            row |= {f"size_{letter}_apart": float(apart.norm()), f"cosine_{letter}": cosine(matrix, apart)}
     stand_ins = {
         "kfac": torch.cat([basis.products.flatten() for basis in turned]),
         "ekfac": torch.cat([basis.moments.flatten() for basis in turned]),

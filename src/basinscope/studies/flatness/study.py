@@ -12,6 +12,8 @@ from ...runs.results import Results
 from ...runs.study import Finding, Job
 from ..declared import PlannedStudy, csv_files, model_of, readme
 from . import plan
+from .arms import select
+from .criterion import criterion_table
 from .figures import draw
 from .page import page
 from .running import run_unit
@@ -33,17 +35,21 @@ class Flatness(PlannedStudy, plan=plan):
         return [found[job] for job in unit]
 
     def report(self, results: Results, folder: Path) -> Sequence[Path]:
-        """`networks.parquet`, the tables as CSV, the figures, and `README.md`."""
-        made = tables(results.table)
-        networks = folder / "networks.parquet"
-        made["networks"].to_parquet(networks, index=False)
+        """`networks.parquet` with the networks of all arms, the tables of the first arm and the criterion of all as
+        CSV, the figures, and `README.md`."""
+        everything, networks = joined(results.table), folder / "networks.parquet"
+        everything.to_parquet(networks, index=False)
+        arms = {name: select(everything, name) for name in results.settings.arms}
+        made = tables(next(iter(arms.values())))
+        made["criterion"] = criterion_table(arms)
         others = {name: table for name, table in made.items() if name != "networks"}
         files = [networks, *csv_files(others, folder), *draw(made, folder)]
         return [*files, readme(page(made, results.provenance()), folder)]
 
     def findings(self, results: Results) -> Sequence[Finding]:
         """Table 1, the paper's τ beside ours."""
-        table = kendall_table(finished(joined(results.table)), only=["all"])
+        main = select(results.table, results.settings.arms[0])
+        table = kendall_table(finished(joined(main)), only=["all"])
         own = table[(table["way"] == "as printed") & (table["against"] == "held out")]
         beside = table[(table["way"] == "as printed") & (table["against"] == "test set")].set_index("measure")["tau"]
         rows = [

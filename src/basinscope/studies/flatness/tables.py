@@ -14,7 +14,7 @@ from .statistics import Interval, with_interval
 if TYPE_CHECKING:
     import pandas as pd
 
-KEY = ("architecture", "data", "samples", "decay", "batch_size", "lr")
+KEY = ("inputs", "schedule", "architecture", "data", "samples", "decay", "batch_size", "lr")
 CLUSTER = ("architecture", "data", "samples", "decay")  # networks that differ in batch size and rate alone are alike
 GAPS = {"test set": "gap", "held out": "gap_held"}  # the loss on either less that on the training samples
 LEARNED = 0.2  # accuracy on the training set above which a network of ten classes has learned anything
@@ -95,8 +95,9 @@ def joined(table: pd.DataFrame) -> pd.DataFrame:
     folds = table[table["part"] == "folds"]
     if len(folds):
         names = [name for name in folds if str(name).startswith("cv_")]
+        key = [name for name in KEY if name in table]
         grid = grid.drop(columns=[name for name in names if name in grid]).merge(
-            folds[[*KEY, *names]], on=list(KEY), how="left"
+            folds[[*key, *names]], on=key, how="left"
         )
     return predicted(grid)
 

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from ...checks import positive
+from ...checks import positive, whole
 from ...errors import InputError
 
 
@@ -61,18 +61,21 @@ class Update(Protocol):
 class Adam:
     """Adam with coupled L2: g ← g + w θ, m and v its moments, θ ← θ − lr m̂ / (√v̂ + ε).
 
-    Equal to `torch.optim.Adam` with the same settings, up to rounding.
+    Equal to `torch.optim.Adam` with the same settings, up to rounding. With `cosine` = T steps, step t = 1, 2, … takes
+    the rate lr ½(1 + cos π(t−1)/T), as `CosineAnnealingLR` gives it, and none after T; 0 leaves the rate as it is.
 
     Examples:
         >>> Adam(betas=(0.9, 0.99))
-        Adam(betas=(0.9, 0.99), eps=1e-08)
+        Adam(betas=(0.9, 0.99), eps=1e-08, cosine=0)
     """
 
     betas: tuple[float, float] = (0.9, 0.999)
     eps: float = 1e-8
+    cosine: int = 0
 
     def __post_init__(self) -> None:
         positive("eps", self.eps)
+        whole("cosine", self.cosine, least=0)
         if len(self.betas) != 2 or not all(0 <= beta < 1 for beta in self.betas):
             raise InputError(f"betas must be two numbers in [0, 1), got {self.betas!r}")
 
@@ -86,7 +89,11 @@ class Adam:
     def factors(self, steps: Tensor, dtype: torch.dtype) -> tuple[Tensor, ...]:
         # m̂/(√v̂ + ε) = m · (√c₂/c₁) / (√v + ε√c₂), with c the bias corrections: fewer passes over memory
         root = (1 - self.betas[1] ** steps).sqrt()
-        return (root / (1 - self.betas[0] ** steps)).to(dtype), (self.eps * root).to(dtype)
+        factor = root / (1 - self.betas[0] ** steps)
+        if self.cosine:
+            passed = ((steps - 1) / self.cosine).clamp(max=1)
+            factor = factor * (1 + torch.cos(torch.pi * passed)) / 2
+        return factor.to(dtype), (self.eps * root).to(dtype)
 
     def apply(self, rows: Rows) -> None:
         first, second, gradient = rows.slots["first"], rows.slots["second"], rows.gradient
