@@ -45,7 +45,8 @@ def heavy(draws=1600, n=30, seed=0):
 @pytest.mark.parametrize(("beta", "dtype"), [*((beta, torch.float64) for beta in KNOWN), (1.0, torch.float32)])
 def test_sampled_line_gives_the_known_vector_within_three_standard_errors(beta, dtype):
     gibbs, bayes, v, waic, loo, *_ = KNOWN[beta]
-    found = bs.waic(line(dtype), beta=beta, gamma=0.25, draws=300, seed=1, **QUICK)
+    land = line(dtype)
+    found = bs.waic(land, nbeta=land.n * beta, gamma=0.25, draws=300, seed=1, **QUICK)
     assert abs(found.value - waic) < 3 * found.stderr < 0.05
     for name, exact, scale in (
         ("bayes_training_loss", bayes, 1),
@@ -54,7 +55,7 @@ def test_sampled_line_gives_the_known_vector_within_three_standard_errors(beta, 
     ):
         assert abs(found.diagnostics[name] - exact) < 3 * scale * found.stderr
     assert found.diagnostics["fluctuation"] == pytest.approx(beta * found.diagnostics["functional_variance"] / 2)
-    left_out = bs.loo(line(dtype), beta=beta, gamma=0.25, draws=300, seed=1, **QUICK)
+    left_out = bs.loo(land, nbeta=land.n * beta, gamma=0.25, draws=300, seed=1, **QUICK)
     assert abs(left_out.value - loo) < 3 * left_out.stderr < 0.1
     json.dumps(left_out.to_dict(), allow_nan=False)
 
@@ -197,8 +198,8 @@ def test_streaming_holds_no_matrix():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"beta": 0}, "beta must be a positive finite number, got 0"),
-        ({"beta": -1.0}, "beta must be a positive finite number, got -1"),
+        ({"nbeta": 0}, "nbeta must be a positive finite number, got 0"),
+        ({"nbeta": -1.0}, "nbeta must be a positive finite number, got -1"),
         ({"gamma": 1.0}, "gamma is about drawing from a landscape"),
         ({"draws": 10}, "draws is about drawing from a landscape"),
         ({"sampler": "sgld"}, "unknown sampler 'sgld'"),

@@ -11,7 +11,7 @@ from ..curvature.stack_traces import stack_traces
 from ..curvature.trace import Trace, estimate_trace
 from ..errors import InputError
 from ..estimates import Check, Estimate
-from ..landscape import Landscape
+from ..landscape import Landscape, check_landscape
 from ..progress import Report, tracked
 
 MAX_STDERR_OF_RTOL = 1.05  # standard error in units of the one asked for: the rule that stops leaves a little more
@@ -58,6 +58,7 @@ def hessian_trace(
         >>> bs.hessian_trace(land).value  # Σ_j mean(x_j²) + 1
         8.0
     """
+    check_landscape(land)
     if matrix not in ("hessian", "fisher", "covariance"):
         raise InputError(f"matrix must be 'hessian', 'fisher' or 'covariance', got {matrix!r}")
     if not 0 < rtol < 1:

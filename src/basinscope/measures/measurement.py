@@ -12,9 +12,9 @@ import torch
 
 from ..checks import positive
 from ..curvature.spectra import HESSIAN_LIMIT, choose
-from ..errors import BasinscopeError, InputError
+from ..errors import BasinscopeError
 from ..estimates import Estimate
-from ..landscape import Landscape
+from ..landscape import Landscape, check_landscape
 from ..progress import Report, tracked
 from ..samples import digest
 from ..sampling.cost import cost
@@ -76,10 +76,7 @@ def measurement(
     """
     if weight_decay is not None:
         positive("weight_decay", weight_decay)
-    if not isinstance(land, Landscape):
-        raise InputError(
-            f"land must be a Landscape, got {type(land).__name__} — make one with bs.Landscape(model, loss, data)"
-        )
+    check_landscape(land)
     parts = _Parts()
     coefficient = parts.timed(
         "llc",
