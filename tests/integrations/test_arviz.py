@@ -65,7 +65,7 @@ def test_estimates_become_trees(drawn):
 
 def test_nothing_to_show():
     land = bs.Landscape(nn.Linear(1, 1), "mse", (torch.ones(4, 1), torch.ones(4, 1)))
-    exact = bs.hessian_trace(land)
+    exact = bs.trace(land)
     with pytest.raises(bs.InputError, match="hessian_trace comes from no chains"):
         exact.to_arviz()
     with pytest.raises(bs.InputError, match=r"elpd takes an estimate of bs.waic or bs.loo, got 'hessian_trace'"):

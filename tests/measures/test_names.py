@@ -68,6 +68,8 @@ def measures():
     for name in bs.__all__:
         value = getattr(bs, name)
         if inspect.isfunction(value) and next(iter(inspect.signature(value).parameters)) == "land":
+            if value is bs.hessian_trace:
+                continue  # `trace` by its former name
             yield value
 
 
@@ -86,8 +88,22 @@ def test_arguments_of_one_name_have_one_default():
     defaults = {}
     for measure in measures():
         for name, parameter in inspect.signature(measure).parameters.items():
-            if name in ("budget", "seed", "progress", "nbeta", "gamma", "sampler"):
+            if name == "rtol" and measure in (bs.operator_norm, bs.spectrum):
+                continue  # the residual of an eigenvalue, not a standard error
+            if name in ("budget", "rtol", "seed", "progress", "nbeta", "gamma", "sampler"):
                 defaults.setdefault(name, {})[measure.__name__] = parameter.default
     assert {name: set(by.values()) for name, by in defaults.items()} == {
-        "budget": {60.0}, "seed": {0}, "progress": {True}, "nbeta": {None}, "gamma": {None}, "sampler": {"auto"},
+        "budget": {60.0}, "rtol": {0.02}, "seed": {0}, "progress": {True}, "nbeta": {None}, "gamma": {None},
+        "sampler": {"auto"},
     }  # fmt: skip
+
+
+def test_a_trace_is_named_after_its_matrix_and_hessian_trace_is_of_the_hessian():
+    names = [bs.trace(LAND, matrix=matrix).name for matrix in ("hessian", "fisher", "covariance")]
+    assert names == ["hessian_trace", "fisher_trace", "covariance_trace"]
+    with pytest.warns(DeprecationWarning, match="hessian_trace is now called trace") as warned:
+        former = bs.hessian_trace(LAND)
+    assert warned[0].filename == __file__
+    assert (former.name, former.value) == ("hessian_trace", bs.trace(LAND).value)
+    with pytest.warns(DeprecationWarning, match="trace"), pytest.raises(bs.InputError, match=r"call bs\.trace"):
+        bs.hessian_trace(LAND, matrix="fisher")

@@ -20,12 +20,12 @@ from ..samples import digest
 from ..sampling.cost import cost
 from .criteria import criteria
 from .gap import gap
-from .hessian_trace import hessian_trace
 from .llc import llc
 from .log_det import log_det
 from .measured import ChainTraces, LandscapeFacts, Measurement, SpectrumCurve
 from .soft_rank import Matrix, soft_rank
 from .spectrum import Spectrum, spectrum
+from .trace import trace
 from .wbic import from_llc
 
 _PRODUCTS = 600  # matrix–vector products that the curvature of a large network takes
@@ -91,9 +91,7 @@ def measurement(
         half, curve = parts.timed("quadratic", lambda: _quadratic(view, found, seed))
         report(0.3, "trace")
         others = {
-            "hessian_trace": parts.attempt(
-                "hessian_trace", lambda: hessian_trace(view, rtol=0.02, seed=seed, progress=False)
-            )
+            "hessian_trace": parts.attempt("hessian_trace", lambda: trace(view, rtol=0.02, seed=seed, progress=False))
         }
         values = None if brief else _rest(land, view, coefficient, decay, budget, seed, parts, others, report)
     notes = [

@@ -18,6 +18,7 @@ NAMES: dict[str, tuple[str, str]] = {
     "half_soft_rank": ("½ soft rank", "λ̂ of a quadratic basin of the same curvature"),
     "llc_verdict": ("verdict on λ̂", ""),
     "train_loss": ("training loss", ""),
+    "trace": ("Hessian trace", "total curvature; the slope of λ̂ where nβ is small"),
     "hessian_trace": ("Hessian trace", "total curvature; the slope of λ̂ where nβ is small"),
     "largest_eigenvalue": ("largest eigenvalue", "sharpest direction of the Hessian"),
     "log_det": ("½ log det(I + F/Λ)", "Laplace's complexity term: volume of the basin against the prior's"),

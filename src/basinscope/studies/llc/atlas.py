@@ -13,9 +13,9 @@ import torch
 from torch import Tensor
 
 from ...landscape import Landscape
-from ...measures.hessian_trace import hessian_trace
 from ...measures.llc import judged
 from ...measures.soft_rank import soft_rank
+from ...measures.trace import trace as hessian_trace
 from ...sampling.calibration import Resolution, resolution
 from ...sampling.chains import ChainLosses
 from ...sampling.engine import Engine

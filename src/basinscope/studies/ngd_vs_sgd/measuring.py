@@ -12,9 +12,9 @@ from ...curvature.tiles import convolutional
 from ...errors import InputError
 from ...estimates import Estimate
 from ...landscape import Landscape, watanabe_nbeta
-from ...measures.hessian_trace import hessian_trace
 from ...measures.llc import llc
 from ...measures.soft_rank import soft_rank
+from ...measures.trace import trace as hessian_trace
 from ...measures.wbic import from_llc
 from ...sampling import plain
 from ...sampling.calibration import Resolution

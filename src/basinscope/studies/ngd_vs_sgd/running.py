@@ -11,7 +11,7 @@ from typing import Any
 from torch import Tensor
 
 from ...landscape import Landscape, Parameters
-from ...measures.hessian_trace import hessian_trace
+from ...measures.trace import trace as hessian_trace
 from ...training import Every, Flat, Measure, Member, Population, Run, branch, train
 from .cases import builder, data_of, device, network_of, seeded_network, stacked
 from .measuring import columns, full, full_options, paper_llcs, quick, quick_options
