@@ -13,13 +13,13 @@ from markupsafe import Markup
 
 from ..estimates import Estimate
 from ..measures.measured import Measurement
+from ..progress import duration
 from . import figures
 from .figures import real
 from .report import Point, Report
 from .story import story
 from .words import (
     VERDICTS,
-    duration,
     interval,
     keywords,
     meaning_of,

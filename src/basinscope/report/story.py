@@ -8,8 +8,9 @@ from dataclasses import dataclass
 
 from ..estimates import Check, unmet
 from ..measures.measured import Measurement
+from ..progress import duration
 from .report import Report
-from .words import duration, moment, number, title_of
+from .words import moment, number, title_of
 
 
 @dataclass(frozen=True)

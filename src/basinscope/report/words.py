@@ -147,17 +147,3 @@ def moment(seconds: float) -> str:
         '1970-01-01 00:00 UTC'
     """
     return time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(seconds))
-
-
-def duration(seconds: float) -> str:
-    """A duration in words.
-
-    Examples:
-        >>> duration(0.25), duration(42), duration(754), duration(9000)
-        ('0.2 s', '42 s', '13 min', '2.5 h')
-    """
-    if seconds < 10:
-        return f"{seconds:.1f} s"
-    if seconds < 100:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
