@@ -1,14 +1,24 @@
-"""What all tests share: a seed that can be changed from outside, and a last word on what this machine lacks."""
+"""What all tests share: a seed that can be changed from outside, no clock, and a last word on what this machine lacks."""
 
 import os
 import zlib
 
 import pytest
 import torch
+from hypothesis import HealthCheck, settings
 
 import lacking
 
 SEED = int(os.environ.get("BASINSCOPE_TEST_SEED", "0"))
+
+# How long an example takes depends on the machine. The examples are the same in every run unless a seed is given.
+settings.register_profile(
+    "suite",
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+    derandomize="BASINSCOPE_TEST_SEED" not in os.environ,
+)
+settings.load_profile("suite")
 
 
 @pytest.fixture

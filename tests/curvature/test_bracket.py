@@ -152,7 +152,7 @@ def test_whitened_operator_scales_both_sides():
     assert torch.allclose(whitened @ torch.ones(6, dtype=f64), (scale[:, None] * matrix * scale).sum(1))
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.integers(0, 10_000))
 def test_same_seed_same_number(seed):
     operator = Dense(torch.diag(torch.linspace(0, 1, 30, dtype=f64)), psd=True)

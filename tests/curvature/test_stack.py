@@ -212,13 +212,12 @@ WAYS = {
     "mixing units": lambda net, x: net.first(x).softmax(1),
     "flipped units": lambda net, x: net.first(x).tanh().flip(1),
     "penalized by itself": lambda net, x: net.first(x).tanh() * net.first.weight.mean(),
-    "entry read out": lambda net, x: net.second(net.first(x).tanh() * net.first(x).max().item()),
+    "entry read out": lambda net, x: net.second(net.first(x).tanh() * net.first(x.new_ones(4)).max().item()),
     "unseen function": lambda net, x: net.second(Unseen.apply(net.first(x))).tanh(),
     "unseen argument": unseen_slope,
     "written into": written,
     "parameter transformed": lambda net, x: functional.linear(x, net.first.weight.tanh()).tanh(),
     "matrix product": lambda net, x: (x @ net.first.weight).tanh(),
-    "samples mixed": lambda net, x: net.first(x).tanh() - net.first(x).tanh().mean(0),
 }  # fmt: skip
 
 
@@ -252,7 +251,7 @@ def test_another_way_for_later_samples():
 
         def forward(self, x):
             h = self.first(x)
-            return self.out(h.tanh() if float(x.max()) < 10 else h.tanh() + h)
+            return self.out(h.tanh() if float(x.max()) < 10 else h.tanh() + 0 * h.flip(1))
 
     x = torch.randn(13, 4, dtype=f64)
     x[-1] = 11

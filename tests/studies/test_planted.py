@@ -106,6 +106,7 @@ def test_shares_of_choices():
     assert (table["stderr"] > 0).all()
 
 
+@pytest.mark.slow
 def test_a_small_selection_from_end_to_end(tmp_path):
     settings = {"families": ["tanh"], "samples": [60], "widths": [1, 2], "seeds": 1, "budget": 0.3}
     results, written = finished(SELECTION, settings, tmp_path)
@@ -148,6 +149,7 @@ def test_averaged_observations_have_the_slope_of_single_ones(tmp_path):
     assert results.table["beta"].tolist() == pytest.approx([2 / math.log(100_000), 0.5 / math.log(100_000)])
 
 
+@pytest.mark.slow
 def test_a_small_temperature_study_from_end_to_end(tmp_path):
     settings = {
         "models": ["reduced-rank"],

@@ -90,8 +90,8 @@ def free_energy(
         >>> x = torch.ones(50, 1, dtype=torch.float64)
         >>> net = torch.nn.Linear(1, 1, bias=False).double()
         >>> _ = torch.nn.init.zeros_(net.weight)
-        >>> est = bs.free_energy(bs.Landscape(net, "mse", (x, 0 * x)), gamma=1.0, budget=15.0)
-        >>> abs(est.value - 0.5 * math.log(1 + 50)) < 0.1  # ½ log det(I + nH/γ)
+        >>> est = bs.free_energy(bs.Landscape(net, "mse", (x, 0 * x)), gamma=1.0, budget=5.0)
+        >>> abs(est.value - 0.5 * math.log(1 + 50)) < 6 * est.stderr  # ½ log det(I + nH/γ)
         True
     """
     check_landscape(land)
