@@ -23,7 +23,7 @@ step = { printf '%s … ' '$(1)' && begun=$$(date +%s) && $(2) && echo "$$(($$(d
 
 .DEFAULT_GOAL := help
 .SILENT:
-.PHONY: help venv test test-all lint unit test-extras format demo docs bench-truth bench-speed bench-curvature bench-population bench-runs bench-report bench-criteria study-ngd study-flatness study-llc clean
+.PHONY: help venv test test-all lint unit test-extras format demo docs bench-truth bench-speed bench-curvature bench-population bench-runs bench-report study-ngd study-flatness study-llc study-criteria clean
 
 help:
 	echo "make venv             .venv with the core and what the demo needs; other targets add what they need"
@@ -41,10 +41,10 @@ help:
 	echo "make bench-population hundreds of networks at once beside a loop over them"
 	echo "make bench-runs       studies under attack and at scale"
 	echo "make bench-report     from a clone to a report, sizes of reports, the live page at scale"
-	echo "make bench-criteria   information criteria and their asymptotic laws"
 	echo "make study-ngd        natural gradient against SGD at the smoke scale: tables, figures and a page"
 	echo "make study-flatness   flatness and the generalization gap at the smoke scale: the same"
 	echo "make study-llc        the learning coefficient from toy models to transformers at the smoke scale: the same"
+	echo "make study-criteria   information criteria and their asymptotic laws"
 	echo "make clean            remove what was built, .venv included"
 
 .venv venv: $(CORE)
@@ -117,9 +117,6 @@ bench-runs: $(DEV)
 bench-report: $(DEV)
 	$(BIN)/python benchmarks/report.py $(ARGS)
 
-bench-criteria: $(DEV)
-	$(ONE_THREAD) $(BIN)/python benchmarks/criteria.py $(ARGS)
-
 study-ngd: $(STUDIES)
 	$(ONE_THREAD) $(BIN)/basinscope study run ngd-vs-sgd --scale smoke $(ARGS)
 	$(ONE_THREAD) $(BIN)/basinscope study report ngd-vs-sgd --scale smoke --out results/ngd-vs-sgd/smoke
@@ -131,6 +128,9 @@ study-flatness: $(STUDIES)
 study-llc: $(STUDIES)
 	$(ONE_THREAD) $(BIN)/basinscope study run llc --scale smoke $(ARGS)
 	$(ONE_THREAD) $(BIN)/basinscope study report llc --scale smoke --out results/llc/smoke
+
+study-criteria: $(STUDIES)
+	$(ONE_THREAD) $(BIN)/python -m studies.criteria $(ARGS)
 
 clean:
 	rm -rf .venv build dist site .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache

@@ -1,4 +1,4 @@
-"""What all tests share: a seed that can be changed from outside, no clock, and a last word on what this machine lacks."""
+"""What all tests share: a seed from outside, no clock, and a last word on what this machine lacks."""
 
 import os
 import zlib

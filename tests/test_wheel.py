@@ -99,7 +99,10 @@ def test_the_wheel_is_small_and_whole(wheel):
     assert wheel.stat().st_size < 3e6
     inside = zipfile.ZipFile(wheel).namelist()
     assert "basinscope/py.typed" in inside
-    assert not [name for name in inside if name.startswith(("tests", "examples", "benchmarks", "docs"))]
+    assert not [name for name in inside if name.startswith(("tests", "examples", "benchmarks", "docs", "studies"))]
+    assert {name for name in inside if "studies" in name} == {
+        f"basinscope/{name}.py" for name in ("studies/__init__", "studies/quadratics", "report/studies")
+    }
     sources = {str(path.relative_to(ROOT / "src")) for path in (ROOT / "src/basinscope").rglob("*.py")}
     assert sources <= set(inside)
     (metadata,) = (name for name in inside if name.endswith("METADATA"))

@@ -37,6 +37,41 @@ def test_list_names_every_study():
     assert "quadratics" in json.loads(study("list", "--json").stdout)
 
 
+def test_list_names_the_studies_of_the_folder_studies(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    home = tmp_path / "studies" / "my_squares"
+    home.mkdir(parents=True)
+    (home / "study.py").write_text("raise RuntimeError('not loaded')\n")
+    (home / "__init__.py").write_text('"""Squares of small numbers."""\n')
+    told = json.loads(study("list", "--json").stdout)
+    assert told["my-squares"] == "Squares of small numbers"
+    assert next(iter(told)) == "quadratics"
+
+
+def test_a_part_is_run_reported_and_put_back_into_another_store(tmp_path):
+    command = ["run", ORBITS, "--store", tmp_path / "store", "--on", "here", "--only", "seed=[0-4]", "--minutes", "5"]
+    assert "5 of 5 jobs stored, 5 of them now" in study(*command).stdout
+    study("report", ORBITS, "--store", tmp_path / "store", "--out", tmp_path / "out")
+    told = study("restore", ORBITS, tmp_path / "out", "--store", tmp_path / "again")
+    assert "orbits: 5 of 8 results put into" in told.stdout, told.stderr
+    again = study("run", ORBITS, "--store", tmp_path / "again", "--on", "here")
+    assert "8 of 8 jobs stored, 3 of them now" in again.stdout
+    wrong = study("restore", ORBITS, tmp_path / "nowhere", "--store", tmp_path / "again")
+    assert wrong.exit_code == 2
+    assert "is not there" in wrong.stderr
+
+
+def test_a_study_runs_where_there_is_little_but_torch_and_pandas(tmp_path):
+    absent = ("jinja2", "markupsafe", "matplotlib", "pooch", "ray", "safetensors", "sklearn", "submitit")
+    code = (
+        f"import sys; sys.modules.update(dict.fromkeys({absent})); from basinscope.cli import main; "
+        "sys.argv[1:] += '--on here --minutes 9 -s seeds=1 -s dimensions=[2] -s conditions=[1.0]'.split(); main()"
+    )
+    command = [sys.executable, "-c", code, "study", "run", "quadratics", "--store", tmp_path]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert "1 of 1 jobs stored" in done.stdout, done.stderr
+
+
 def test_run_status_and_report(tmp_path):
     store, out = tmp_path / "store", tmp_path / "out"
     first = study("run", ORBITS, "--store", store, "--on", "here", "-s", "count=5")
@@ -79,6 +114,8 @@ def test_failures_are_shown_and_set_the_exit_code(tmp_path):
     ("arguments", "told"),
     [
         (["run", "quadratic"], "did you mean 'quadratics'"),
+        (["run", "studies/quadratics"], "there is no study.py in 'studies/quadratics'"),
+        (["run", ORBITS, "--only", "sed=3"], "no job matches 'sed=3'"),
         (["run", ORBITS, "-s", "coutn=3"], "unknown setting 'coutn' — did you mean 'count'?"),
         (["run", ORBITS, "--scale", "huge"], "has no scale 'huge'"),
         (["run", ORBITS, "--on", "moon"], "--on must be here, local, ray"),

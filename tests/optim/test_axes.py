@@ -7,10 +7,9 @@ import lacking
 from basinscope.optim import OnlineNGD
 from basinscope.optim.axes import Axes, AxisSettings
 from basinscope.optim.eigen import eigen_of
-from basinscope.optim.lowrank import gram
 
 SETTINGS = AxisSettings(
-    alpha=0.1, epsilon=1e-10, eta=0.9, history=2000.0, delta=5e-4, rank=None, rescale=True
+    alpha=0.1, epsilon=1e-10, eta=0.9, history=2000.0, delta=5e-4, rank=None, rescale=True, single=False
 )  # fmt: skip
 SHAPES = [(6, 9), (6,), (3, 6, 2, 1), (3,)]
 
@@ -35,7 +34,7 @@ def test_gradients_pass_without_changing_states_and_renewing_twice_is_renewing_o
     kept = copies(axes.states)
     _, updates = axes.passed(gradients(1), settings, [True] * len(SHAPES))
     assert same(axes.states, kept)
-    solved = eigen_of([gram(update) for update in updates.values()])
+    solved = eigen_of([update.gram for update in updates.values()])
     axes.renew(updates, solved)
     assert not same(axes.states, kept)
     renewed = copies(axes.states)

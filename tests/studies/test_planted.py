@@ -10,14 +10,14 @@ from basinscope.runs.driver import run
 from basinscope.runs.results import Results
 from basinscope.runs.settings import resolved
 from basinscope.runs.store import Store
-from basinscope.studies.candidates import FAMILIES, NOISE, RIDGE, _units, fitted
-from basinscope.studies.learning_curves import STUDY as CURVES
-from basinscope.studies.learning_curves import summarized
-from basinscope.studies.planted import PLANTED, averaged_tanh
-from basinscope.studies.selection import CRITERIA, chosen
-from basinscope.studies.selection import STUDY as SELECTION
-from basinscope.studies.temperature import STUDY as TEMPERATURE
-from basinscope.studies.temperature import regression
+from studies.common.planted import PLANTED, averaged_tanh
+from studies.learning_curves.study import STUDY as CURVES
+from studies.learning_curves.study import summarized
+from studies.temperature_regression.study import STUDY as TEMPERATURE
+from studies.temperature_regression.study import regression
+from studies.wbic_selection.candidates import FAMILIES, NOISE, RIDGE, _units, fitted
+from studies.wbic_selection.study import CRITERIA, chosen
+from studies.wbic_selection.study import STUDY as SELECTION
 
 f64 = torch.float64
 

@@ -1,27 +1,13 @@
 import numpy as np
 import pandas as pd
-import pytest
 
 from basinscope.curvature.operators import hessian
 from basinscope.runs.driver import run
-from basinscope.runs.references import load
 from basinscope.runs.results import Results
 from basinscope.runs.settings import resolved
 from basinscope.runs.store import Store
-from basinscope.runs.study import SCALES
-from basinscope.studies import CATALOGUE
 from basinscope.studies.quadratics import STUDY, basin, eigenvalues
 from chance import SAMPLED, assert_within
-
-
-@pytest.mark.parametrize("name", CATALOGUE)
-def test_the_catalogue_says_of_a_study_what_it_says_of_itself(name):
-    study = load(CATALOGUE[name].reference)
-    assert (study.name, study.title) == (name, CATALOGUE[name].title)
-    for scale in SCALES:
-        jobs = list(study.jobs(resolved(study, scale)))
-        assert jobs
-        assert all(study.job(job.config()) == job for job in jobs)
 
 
 def test_the_basin_has_the_curvature_it_was_asked_for():

@@ -9,13 +9,13 @@ import torch
 import basinscope as bs
 from basinscope.errors import InputError
 from basinscope.measures.pointwise import pointwise
-from basinscope.studies.flatness import stacks
-from basinscope.studies.flatness.matrices import matrices
-from basinscope.studies.flatness.outputs import outputs
-from basinscope.studies.flatness.posterior import Chains, Posterior, _Moments
-from basinscope.studies.flatness.spectra import Basis, bases, regularized
 from basinscope.zoo.models import flatness_cnn, flatness_mlp
 from chance import assert_within
+from studies.flatness import stacks
+from studies.flatness.matrices import matrices
+from studies.flatness.outputs import outputs
+from studies.flatness.posterior import Chains, Posterior, _Moments
+from studies.flatness.spectra import Basis, bases, regularized
 
 
 def networks(kind, count=2, n=11, dtype=torch.float64):

@@ -4,11 +4,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from basinscope.studies.flatness.criterion import criterion_table
-from basinscope.studies.flatness.figures import draw
-from basinscope.studies.flatness.page import page
-from basinscope.studies.flatness.tables import MEASURES, PREDICTIONS, cell_table, joined, kendall_table
-from basinscope.studies.flatness.tables import tables as without_criterion
+from studies.flatness.criterion import criterion_table
+from studies.flatness.figures import draw
+from studies.flatness.page import page
+from studies.flatness.tables import MEASURES, PREDICTIONS, cell_table, joined, kendall_table
+from studies.flatness.tables import tables as without_criterion
 
 ORIGIN = {"device": {"cpu": 1}}
 

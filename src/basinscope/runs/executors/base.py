@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
+from collections import deque
 from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from ...errors import InputError
@@ -21,13 +23,28 @@ class Plan:
         study: the study.
         reference: how another process finds it; None when it cannot.
         store: where results go.
-        more: whether units that wait may still be started.
+        seconds_left: for which units may still be started.
+        expected: how many seconds a unit will take, by those that ended; 0 before any did.
     """
 
     study: Study
     reference: str | None
     store: Store
-    more: Callable[[], bool] = lambda: True
+    seconds_left: Callable[[], float] = lambda: math.inf
+    expected: Callable[[Unit], float] = lambda unit: 0.0
+
+    def more(self) -> bool:
+        """Whether units may still be started."""
+        return self.seconds_left() > 0
+
+    def next(self, waiting: deque[Unit]) -> Unit | None:
+        """Take the first unit that would end in time, or that stops in time by itself; None where there is none."""
+        left = self.seconds_left()
+        for place, unit in enumerate(waiting if left > 0 else ()):
+            if self.study.stops_in_time or self.expected(unit) <= left:
+                del waiting[place]
+                return replace(unit, seconds=left)
+        return None
 
     def shared(self) -> tuple[str, str]:
         """Reference and store for another process; InputError where it could not find them."""
@@ -55,7 +72,10 @@ class Executor(Protocol):
         ...
 
     def run(self, plan: Plan, units: Sequence[Unit]) -> Generator[list[Outcome]]:
-        """Run units while `plan.more()`; yields the outcomes of each. Closing the iterator stops everything."""
+        """Run units that end in time; yields the outcomes of each as they come. Closing the iterator stops everything.
+
+        A unit whose time ran out has no outcome for what is unfinished.
+        """
         ...
 
 

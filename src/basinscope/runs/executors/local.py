@@ -46,7 +46,7 @@ class Local:
         self.workers = cores() if workers is None else whole("workers", workers, least=1)
 
     def run(self, plan: Plan, units: Sequence[Unit]) -> Generator[list[Outcome]]:
-        """Run units while `plan.more()`; yields the outcomes of each. Closing the iterator stops the workers."""
+        """Run units that end in time; yields the outcomes of each. Closing the iterator stops the workers."""
         reference, url = plan.shared()
         waiting = deque(units)
         deaths = Deaths()
@@ -54,10 +54,10 @@ class Local:
         crew: set[_Worker] = set()
         try:
             while True:
-                while waiting and plan.more() and len(crew) < self.workers:
+                while len(crew) < self.workers and (unit := plan.next(waiting)) is not None:
                     worker = _Worker(reference, url, told)
                     crew.add(worker)
-                    worker.give(waiting.popleft())
+                    worker.give(unit)
                 if not any(worker.unit for worker in crew):
                     return
                 try:
@@ -78,8 +78,8 @@ class Local:
                 if "fatal" in message:
                     raise BasinscopeError(message["fatal"])
                 worker.unit = None
-                if waiting and plan.more():
-                    worker.give(waiting.popleft())
+                if (unit := plan.next(waiting)) is not None:
+                    worker.give(unit)
                 yield [Outcome.from_plain(each) for each in message["outcomes"]]
         finally:
             for worker in crew:

@@ -42,7 +42,7 @@ class Ray:
         self.workers = cores() if workers is None else whole("workers", workers, least=1)
 
     def run(self, plan: Plan, units: Sequence[Unit]) -> Generator[list[Outcome]]:
-        """Run units while `plan.more()`; yields the outcomes of each. Closing the iterator cancels the rest."""
+        """Run units that end in time; yields the outcomes of each. Closing the iterator cancels the rest."""
         reference, url = plan.shared()
         ray = _imported()
         own = not ray.is_initialized()
@@ -55,8 +55,7 @@ class Ray:
         try:
             task = self._task(ray, plan.study)
             while True:
-                while waiting and plan.more() and len(flying) < _AHEAD * self.workers:
-                    unit = waiting.popleft()
+                while len(flying) < _AHEAD * self.workers and (unit := plan.next(waiting)) is not None:
                     flying[task.remote(reference, folders, url, unit.plain())] = unit
                 if not flying:
                     return

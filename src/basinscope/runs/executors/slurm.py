@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Generator, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -55,7 +56,7 @@ class Slurm:
         self._parameters = dict(parameters or {})
 
     def run(self, plan: Plan, units: Sequence[Unit]) -> Generator[list[Outcome]]:
-        """Run units while `plan.more()`; yields outcomes as they appear. Closing the iterator cancels the tasks."""
+        """Run units until the time is up; yields outcomes as they appear. Closing the iterator cancels the tasks."""
         reference, url = plan.shared()
         if plan.store.files.folder is None:
             raise InputError(f"Slurm needs a store in a folder that all nodes share, got {url!r}")
@@ -65,7 +66,8 @@ class Slurm:
         idle, lost = 0, 0  # rounds in a row without an outcome: ended by themselves, and from outside
         reason = ""
         while open_keys and idle < TRIES and lost < KILLS and plan.more():
-            left = [unit for unit in units if unit.wanted & open_keys]
+            seconds = plan.seconds_left()
+            left = [replace(unit, seconds=seconds) for unit in units if unit.wanted & open_keys]
             shares = [share for number in range(self.workers) if (share := left[number :: self.workers])]
             given = [(reference, folders, url, [unit.plain() for unit in share]) for share in shares]
             tasks = executor.map_array(share_of_work, *zip(*given, strict=True))
