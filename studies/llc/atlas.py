@@ -13,9 +13,9 @@ import torch
 from torch import Tensor
 
 from basinscope.landscape import Landscape
-from basinscope.measures.hessian_trace import hessian_trace
 from basinscope.measures.llc import judged
 from basinscope.measures.soft_rank import soft_rank
+from basinscope.measures.trace import trace as hessian_trace
 from basinscope.sampling.calibration import Resolution, resolution
 from basinscope.sampling.chains import ChainLosses
 from basinscope.sampling.engine import Engine

@@ -8,9 +8,9 @@ from typing import Any
 from basinscope.curvature.tiles import convolutional
 from basinscope.estimates import Estimate
 from basinscope.landscape import Landscape, watanabe_nbeta
-from basinscope.measures.hessian_trace import hessian_trace
 from basinscope.measures.llc import llc
 from basinscope.measures.soft_rank import soft_rank
+from basinscope.measures.trace import trace as hessian_trace
 from basinscope.measures.wbic import from_llc
 from basinscope.sampling.calibration import Resolution
 from studies.common.measuring import sgld_excess

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from basinscope.landscape import Landscape, Parameters
-from basinscope.measures.hessian_trace import hessian_trace
+from basinscope.measures.trace import trace as hessian_trace
 from basinscope.runs.study import Result
 from basinscope.training import Measure, Member, Population
 from basinscope.training.population.steps import BLOCK

@@ -58,7 +58,7 @@ def test_functional_variance_is_takeuchis_trace_on_a_quadratic(seed):
     # βV = Tr(C H_Λ⁻¹), Λ = γ/(nβ), in the quadratic regime; here up to terms of order V²/n.
     n, gamma, beta = 2000, 2.0, 0.5
     land = quadratic([1.0, 0.3, 0.02], n=n, noise=0.7, dtype=torch.float64)
-    found = bs.criteria(land, only=["fluctuation"], beta=beta, gamma=gamma, draws=200, seed=seed, **QUICK)
+    found = bs.criteria(land, only=["fluctuation"], nbeta=land.n * beta, gamma=gamma, draws=200, seed=seed, **QUICK)
     x = land.samples.inputs
     residual = land.samples.target - x @ land.parameters["weight"].T
     gradients = x * residual
@@ -167,12 +167,12 @@ def test_bad_input():
         bs.criteria(rows, only=["aic"])
     with pytest.raises(bs.InputError, match=r"only must list names among .*, got 'waic'"):
         bs.criteria(rows, only="waic")
-    with pytest.raises(bs.InputError, match="beta must be a positive"):
-        bs.criteria(rows, beta=-2)
+    with pytest.raises(bs.InputError, match="nbeta must be a positive"):
+        bs.criteria(rows, nbeta=-2)
     with pytest.raises(bs.InputError, match="at least 2 draws"):
         bs.criteria(rows[:1])
-    with pytest.raises(bs.InputError, match="beta must be a positive"):
-        bs.free_energy(line(), beta=0)
+    with pytest.raises(bs.InputError, match="nbeta must be a positive"):
+        bs.free_energy(line(), nbeta=0)
     with pytest.raises(bs.InputError, match="must be a Landscape, got ndarray"):
         bs.free_energy(rows)
     with pytest.raises(bs.InputError, match="unknown sampler 'sgld'"):
