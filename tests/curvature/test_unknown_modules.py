@@ -161,6 +161,7 @@ def test_float32_agrees(case):
         assert found.value == pytest.approx(float(truth[matrix].trace()), rel=1e-4)
 
 
+@pytest.mark.slow
 def test_measure_takes_prelu():
     net, x, y = built("PReLU per channel")
     report = bs.measure(bs.Landscape(net, "mse", (x, y)), budget=0.1, progress=False)
