@@ -11,7 +11,7 @@ from ..curvature.bracket import Function
 from ..curvature.decay import Decay, read_decay
 from ..curvature.operators import operator
 from ..curvature.sandwich import Sandwich, gradient_signs
-from ..curvature.spectra import HESSIAN_LIMIT, LIMIT
+from ..curvature.spectra import MAX_DIMENSION, MAX_HESSIAN_DIMENSION
 from ..curvature.stochastic import Whitened, traced
 from ..errors import InputError
 from ..estimates import Estimate
@@ -63,7 +63,11 @@ def tic(
     if decay.several:
         raise InputError("tic takes one weight decay, got a sequence — call it for each")
     if method == "auto":
-        method = "exact" if land.dimension <= (LIMIT if curvature == "fisher" else HESSIAN_LIMIT) else "lanczos"
+        method = (
+            "exact"
+            if land.dimension <= (MAX_DIMENSION if curvature == "fisher" else MAX_HESSIAN_DIMENSION)
+            else "lanczos"
+        )
     common = {
         "matrix": curvature,
         "method": method,
