@@ -52,6 +52,19 @@ class Orbits(Study):
         return Result(rows, {"orbit": orbit})
 
 
+class Mortal(Orbits):
+    """Orbits, one of which takes its worker down the first time that the folder named by `FELL_ONCE` sees it."""
+
+    name = "mortal"
+
+    def run(self, job, scratch):
+        folder = os.environ.get("FELL_ONCE")
+        if folder and job.seed == 20 and not list(Path(folder).iterdir()):
+            (Path(folder) / str(os.getpid())).touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().run(job, scratch)
+
+
 class Bird(Job):
     shape: str
     seed: int
@@ -115,8 +128,10 @@ def trouble(kind: str, seed: int = 0):
     """Jobs that fail in various ways."""
     if kind == "raise":
         raise ZeroDivisionError("never works")
+    if kind == "crash":
+        os.kill(os.getpid(), signal.SIGSEGV)
     if kind == "die":
-        os.kill(os.getpid(), signal.SIGKILL)
+        os._exit(9)
     if kind == "exit":
         sys.exit(7)
     if kind == "column":
@@ -171,6 +186,19 @@ class Climbs(Study):
         return {"resumed_at": height}
 
 
+class Watches(Study):
+    """How long each job may take."""
+
+    name = "watches"
+    Job = Climb
+
+    def jobs(self, settings):
+        return [Climb(target=target) for target in range(3)]
+
+    def run(self, job, scratch):
+        return {"left": scratch.seconds_left}
+
+
 class SharedSystem(LocalFileSystem):
     """A disk that passes for object storage: all code for remote stores runs, in several processes."""
 
@@ -198,10 +226,12 @@ def placed(seed: int):
 
 
 ORBITS = Orbits()
+MORTAL = Mortal()
 FLOCKS = Flocks()
 CARAVANS = Caravans()
 BROKEN_FLOCKS = BrokenFlocks()
 CLIMBS = Climbs()
+WATCHES = Watches()
 TROUBLE = Sweep("trouble", trouble, {"grid": {"kind": ["fine"], "seed": [0, 1, 2]}})
 ONCE = Sweep("once", once)
 PLACED = Sweep("placed", placed, {"grid": {"seed": [0, 1, 2, 3]}})

@@ -35,8 +35,7 @@ def test_to_dict_is_plain():
         "llc",
         1.5,
         0.1,
-        "doubtful",
-        ("because",),
+        (bs.Check("virial ratio", "0.5", "1", False, reason="because"), bs.Check("R̂", "1.0", "below 1.1", True)),
         {
             "array": np.arange(3.0),
             "scalar": np.float32(0.5),
@@ -63,12 +62,12 @@ def test_to_dict_is_plain():
 
 def test_a_failed_value_is_still_json():
     # NaN and Infinity are no JSON: other languages refuse a file that holds them.
-    failed = bs.Estimate("llc", math.nan, math.inf, "failed", ("diverged",), {"slope": math.nan})
+    failed = bs.Estimate.failed("llc", "diverged", {"slope": math.nan})
     json.dumps(failed.to_dict(), allow_nan=False)
 
 
 def test_it_reads_well():
-    estimate = bs.Estimate("llc", 12.345678, 0.1234, "doubtful", ("a < b",))
+    estimate = bs.Estimate("llc", 12.345678, 0.1234, (bs.Check("a", "a < b", "a > b", False),))
     assert str(estimate) == "llc = 12.346 ± 0.12 (doubtful)"
     assert float(estimate) == 12.345678
     assert "a &lt; b" in estimate._repr_html_()

@@ -1,18 +1,103 @@
-"""Estimate: a number with its standard error, its diagnostics and a verdict on whether to believe it."""
+"""Estimate: a number with its standard error, and the checks that say whether to believe it."""
 
 from __future__ import annotations
 
 import html
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any, Literal, Self, get_args
 
 from scipy.special import stdtrit  # scipy.stats takes half a second to import
 
 from .errors import InputError
 
 Verdict = Literal["ok", "doubtful", "failed"]
+VERDICTS: tuple[Verdict, ...] = get_args(Verdict)  # the worst last
+Severity = Literal["doubt", "failure"]
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing that was looked at before a number was believed.
+
+    Attributes:
+        name: what was looked at, e.g. `split-R̂ between chains`.
+        seen: what it was, in words.
+        wanted: what it had to be, in words.
+        passed: whether it was.
+        remedy: what to do if it was not.
+        severity: what it means if it was not: a `doubt` about the number, or a `failure`, so that there is none.
+        reason: what is wrong if it did not pass, in words that begin with the kind of trouble and a colon; made of the
+            name, what was seen and what was wanted unless given.
+
+    Examples:
+        >>> Check("split-R̂ between chains", "1.21", "below 1.1", False, "raise budget").warning
+        'split-R̂ between chains: 1.21, wanted below 1.1 — raise budget'
+    """
+
+    name: str
+    seen: str
+    wanted: str
+    passed: bool
+    remedy: str = ""
+    severity: Severity = "doubt"
+    reason: str = ""
+
+    @property
+    def trouble(self) -> str:
+        """What is wrong if the check did not pass, without the remedy."""
+        return self.reason or f"{self.name}: {self.seen}, wanted {self.wanted}"
+
+    @property
+    def warning(self) -> str:
+        """What is wrong if the check did not pass, and what to do."""
+        return f"{self.trouble} — {self.remedy}" if self.remedy else self.trouble
+
+    @classmethod
+    def not_passed(cls, warning: str, severity: Severity = "doubt") -> Check:
+        """A check of which nothing but its warning is known, such as an error's message.
+
+        Examples:
+            >>> Check.not_passed("imprecise: the standard error is 20 % of λ̂ — raise budget").remedy
+            'raise budget'
+        """
+        reason, dash, remedy = warning.rpartition(" — ")
+        reason, remedy = (reason, remedy) if dash else (warning, "")
+        name, colon, seen = reason.partition(": ")
+        return cls(name if colon else "value", seen if colon else reason, "", False, remedy, severity, reason)
+
+    @classmethod
+    def from_dict(cls, plain: Mapping[str, Any]) -> Check:
+        """The check whose fields a file holds."""
+        known = {each.name: plain[each.name] for each in fields(cls)}
+        texts = [value for name, value in known.items() if name != "passed"]
+        if not all(isinstance(text, str) for text in texts) or not isinstance(known["passed"], bool):
+            raise InputError(f"a check is made of texts and whether it passed, got {dict(plain)!r}")
+        if known["severity"] not in get_args(Severity):
+            raise InputError(f"severity must be one of {', '.join(get_args(Severity))}, got {known['severity']!r}")
+        return cls(**known)
+
+
+def verdict_of(checks: Iterable[Check]) -> Verdict:
+    """`failed` if a check that makes a number wrong did not pass, `doubtful` if another did not, else `ok`.
+
+    Examples:
+        >>> verdict_of([Check("a", "1", "1", True)]), verdict_of([Check("a", "2", "1", False)])
+        ('ok', 'doubtful')
+    """
+    severities = {check.severity for check in checks if not check.passed}
+    return "failed" if "failure" in severities else "doubtful" if severities else "ok"
+
+
+def unmet(checks: Iterable[Check]) -> list[Check]:
+    """The checks that did not pass, failures first."""
+    return sorted((check for check in checks if not check.passed), key=lambda check: check.severity != "failure")
+
+
+def warnings_of(checks: Iterable[Check]) -> tuple[str, ...]:
+    """What the checks that did not pass say, failures first."""
+    return tuple(dict.fromkeys(check.warning for check in unmet(checks)))
 
 
 @dataclass(frozen=True)
@@ -21,10 +106,9 @@ class Estimate:
 
     Attributes:
         name: what was measured, e.g. `llc`.
-        value: the number; NaN only when the verdict is `failed`.
+        value: the number; one that is not finite has failed, whatever the checks say.
         stderr: its standard error, all known error sources included; 0 for an exact computation.
-        verdict: `ok`, `doubtful` or `failed`.
-        warnings: the verdict's reasons in words, each with what to do.
+        checks: what was looked at before the number was believed; `verdict` and `warnings` follow from them.
         diagnostics: everything else that was seen on the way.
         freedom: degrees of freedom behind the standard error (∞: normal intervals).
         bounds: a bracket of the true value, when the method gives one: certain for exact values and upper bounds,
@@ -35,16 +119,46 @@ class Estimate:
         >>> low, high = estimate.interval(0.9)
         >>> round(low, 2), round(high, 2)
         (9.18, 10.82)
+        >>> shaky = Estimate("llc", 10.0, 2.0, (Check("standard error", "20 %", "below 10 %", False, "raise budget"),))
+        >>> shaky.verdict, shaky.warnings
+        ('doubtful', ('standard error: 20 %, wanted below 10 % — raise budget',))
     """
 
     name: str
     value: float
     stderr: float
-    verdict: Verdict = "ok"
-    warnings: tuple[str, ...] = ()
+    checks: tuple[Check, ...] = ()
     diagnostics: Mapping[str, Any] = field(default_factory=dict)
     freedom: float = math.inf
     bounds: tuple[float, float] | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.checks, tuple) or not all(isinstance(check, Check) for check in self.checks):
+            raise InputError(
+                f"checks must be a tuple of Check, got {self.checks!r} — verdict and warnings follow from them; "
+                f"Estimate.failed(name, reason) is an estimate without a number"
+            )
+
+    @classmethod
+    def failed(cls, name: str, reason: object, diagnostics: Mapping[str, Any] | None = None) -> Self:
+        """An estimate without a number, for a reason in words; an error's message is one.
+
+        Examples:
+            >>> Estimate.failed("gap", "Tr F is zero — take more data").warnings
+            ('Tr F is zero — take more data',)
+        """
+        check = Check.not_passed(str(reason), "failure")
+        return cls(name, math.nan, math.nan, (check,), diagnostics or {})
+
+    @property
+    def verdict(self) -> Verdict:
+        """`ok`, `doubtful` or `failed`, by the worst of the checks that did not pass."""
+        return verdict_of(self.checks) if math.isfinite(self.value) else "failed"
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What the checks that did not pass say, each with what to do."""
+        return warnings_of(self.checks)
 
     def interval(self, level: float = 0.9) -> tuple[float, float]:
         """Two-sided confidence interval value ± t·stderr, Student's t with `freedom` degrees of freedom.
@@ -60,23 +174,64 @@ class Estimate:
         half = float(stdtrit(self.freedom, 0.5 + level / 2)) * self.stderr
         return (self.value - half, self.value + half)
 
-    def to_dict(self) -> dict[str, Any]:
+    def columns(self, name: str = "") -> dict[str, Any]:
+        """The estimate as columns of a table: its value, `…_stderr`, `…_verdict` and, if there are any, `…_warnings`.
+
+        Examples:
+            >>> Estimate("llc", 2.5, 0.5).columns()
+            {'llc': 2.5, 'llc_stderr': 0.5, 'llc_verdict': 'ok'}
+        """
+        name = name or self.name
+        row = {name: float(self.value), f"{name}_stderr": float(self.stderr), f"{name}_verdict": self.verdict}
+        return {**row, f"{name}_warnings": "; ".join(self.warnings)} if self.warnings else row
+
+    def to_dict(self, longest: int | None = None) -> dict[str, Any]:
         """Everything as plain Python values, ready for JSON; NaN and infinity become None.
+
+        Args:
+            longest: leave out diagnostics of more entries, such as the chains; none unless given.
 
         Examples:
             >>> Estimate("llc", 1.0, 0.1).to_dict()["verdict"]
             'ok'
         """
+        diagnostics = plain(self.diagnostics)
+        if longest is not None:
+            diagnostics = {name: value for name, value in diagnostics.items() if _count(value) <= longest}
         return {
             "name": self.name,
-            "value": _plain(self.value),
-            "stderr": _plain(self.stderr),
-            "interval90": _plain(self.interval(0.9)),
+            "value": plain(self.value),
+            "stderr": plain(self.stderr),
+            "interval90": plain(self.interval(0.9)),
             "verdict": self.verdict,
             "warnings": list(self.warnings),
-            "bounds": _plain(self.bounds),
-            "diagnostics": _plain(self.diagnostics),
+            "checks": [asdict(check) for check in self.checks],
+            "freedom": plain(self.freedom),
+            "bounds": plain(self.bounds),
+            "diagnostics": diagnostics,
         }
+
+    @classmethod
+    def from_dict(cls, told: Mapping[str, Any]) -> Self:
+        """The estimate that `to_dict` wrote, of this version or of an earlier one that kept warnings but no checks.
+
+        Examples:
+            >>> estimate = Estimate("llc", 1.0, 0.5, freedom=3.0)
+            >>> Estimate.from_dict(estimate.to_dict()) == estimate
+            True
+        """
+        if told["verdict"] not in VERDICTS or not isinstance(told["name"], str):
+            raise InputError(f"a verdict is one of {', '.join(VERDICTS)}, got {told['verdict']!r} of {told['name']!r}")
+        bounds = told.get("bounds")
+        return cls(
+            told["name"],
+            as_float(told["value"]),
+            as_float(told["stderr"]),
+            checks_from_dict(told),
+            dict(told["diagnostics"]),
+            as_float(told.get("freedom"), math.inf),
+            None if bounds is None else (as_float(bounds[0], -math.inf), as_float(bounds[1], math.inf)),
+        )
 
     def to_arviz(self) -> Any:
         """The chains behind the estimate as an ArviZ `DataTree`, for its plots and tables; needs `basinscope[arviz]`.
@@ -97,7 +252,7 @@ class Estimate:
             from arviz_base import from_dict
         except ModuleNotFoundError as error:
             raise InputError("ArviZ objects need arviz-base — install basinscope[arviz]") from error
-        facts = {key: value for key, value in _plain(self.diagnostics).items() if isinstance(value, (int, float, str))}
+        facts = {key: value for key, value in plain(self.diagnostics).items() if isinstance(value, (int, float, str))}
         tree = from_dict(
             {"posterior": {self.name: self.diagnostics["trace"]}},
             check_conventions=False,  # more chains than draws are usual here
@@ -120,13 +275,57 @@ class Estimate:
         return f"<p><b>{html.escape(str(self))}</b></p><ul>{reasons}</ul>"
 
 
-def _plain(value: Any) -> Any:
+def checks_from_dict(told: Mapping[str, Any]) -> tuple[Check, ...]:
+    """The checks that a file holds; of one that kept a verdict and warnings alone, what is known from these.
+
+    Examples:
+        >>> told = {"verdict": "doubtful", "warnings": ["imprecise: the standard error is 20 % — raise budget"]}
+        >>> checks_from_dict(told)[0].name
+        'imprecise'
+    """
+    if "checks" in told:
+        return tuple(map(Check.from_dict, told["checks"]))
+    if told["verdict"] == "ok":
+        return ()
+    first: Severity = "failure" if told["verdict"] == "failed" else "doubt"
+    texts = list(told["warnings"]) or [f"{told['verdict']}: its reason was not kept"]
+    return tuple(Check.not_passed(str(text), "doubt" if place else first) for place, text in enumerate(texts))
+
+
+def as_float(value: Any, missing: float = math.nan) -> float:
+    """A number from JSON, where None stands for one that is not finite; anything but a number is refused.
+
+    Examples:
+        >>> as_float(2), as_float(None)
+        (2.0, nan)
+    """
+    if value is None:
+        return missing
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise InputError(f"expected a number, got {value!r}")
+    return float(value)
+
+
+def plain(value: Any) -> Any:
+    """A value, and whatever it holds, as JSON has it: arrays as lists, numbers that are not finite as None.
+
+    Examples:
+        >>> plain({"a": (1, float("nan"))})
+        {'a': [1, None]}
+    """
     if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
+        return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_plain(item) for item in value]
+        return [plain(item) for item in value]
     if hasattr(value, "tolist"):
-        return _plain(value.tolist())
+        return plain(value.tolist())
     if isinstance(value, float) and not math.isfinite(value):
         return None  # JSON has no NaN
     return value
+
+
+def _count(value: Any) -> int:
+    """Numbers and texts in a plain value."""
+    if isinstance(value, (list, dict)):
+        return sum(map(_count, value.values() if isinstance(value, dict) else value))
+    return 1

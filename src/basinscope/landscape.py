@@ -7,6 +7,7 @@ import difflib
 import fnmatch
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import torch
@@ -17,6 +18,8 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from . import losses as _losses
 from .adapters import hugging_face, lightning
 from .errors import InputError
+from .independence import independent_losses
+from .mended import Mended
 from .samples import Samples, Tree, map_tensors, read, tensors
 
 Parameters = dict[str, Tensor]
@@ -28,7 +31,8 @@ class Landscape:
     L_n(w) = (1/n) Σ_i l_i(w) with l_i(w) = −log p(y_i | x_i, w), as a pure function of a parameter dictionary.
     The model is copied without its weights and never touched again: dropout is off, buffers are frozen at their
     present values, tied parameters count once. Extra axes of the loss (positions of a sequence) are summed, so
-    that a sample is a whole sequence.
+    that a sample is a whole sequence. A model that draws random numbers, changes from call to call or lets samples of
+    a batch influence each other is refused.
 
     Args:
         model: any `nn.Module`. Parameters with `requires_grad=False` are held fixed.
@@ -65,7 +69,8 @@ class Landscape:
         self.parameters: Parameters = trainable
         self._frozen: Parameters = frozen
         self._samples = _placed(read(data), self.device, self.dtype)
-        self._check()
+        self._mended = False  # whether the network uses functions whose derivatives are mended
+        self._check_model()
 
     # ------------------------------------------------------------------ from other packages
 
@@ -165,9 +170,10 @@ class Landscape:
     def outputs(self, parameters: Mapping[str, Tensor], inputs: Tree) -> Any:
         """The network's output for `inputs` at `parameters`."""
         state = {**self._frozen, **parameters}
-        if isinstance(inputs, Mapping):
-            return functional_call(self._skeleton, state, (), dict(inputs))
-        return functional_call(self._skeleton, state, inputs if isinstance(inputs, tuple) else (inputs,))
+        with Mended() if self._mended else nullcontext():
+            if isinstance(inputs, Mapping):
+                return functional_call(self._skeleton, state, (), dict(inputs))
+            return functional_call(self._skeleton, state, inputs if isinstance(inputs, tuple) else (inputs,))
 
     def losses(self, parameters: Mapping[str, Tensor], batch: Samples) -> Tensor:
         """The vector of negative log-likelihoods l_i(w), one per sample of the batch."""
@@ -299,41 +305,33 @@ class Landscape:
             raise InputError(f"target must hold {self.n} samples, one per input, got {sorted(counts)}")
         part = copy.copy(self)
         part._samples = _placed(Samples(self._samples.inputs, target, self.n), self.device, self.dtype)
-        part._check()
+        part._check_loss()
+        _refuse_bad(part.per_sample())
         return part
 
     # ------------------------------------------------------------------ checks
 
-    def _check(self) -> None:
-        """Call the model twice on a few samples: the loss must be per-sample, finite, and the same both times."""
+    def _check_model(self) -> None:
+        """Refuse a model that is no fixed function of each sample by itself, and a loss that is no number for each."""
+
+        def every() -> Tensor:
+            self._check_loss()
+            return self.per_sample()
+
+        _refuse_bad(independent_losses(every, self.losses, self.take, self.n, self.parameters, self._frozen))
+
+    def _check_loss(self) -> None:
+        """On a few samples, the loss must be per-sample, made for these targets, and depend on the parameters."""
         few = self._samples.take(slice(0, min(self.n, 8))).to(self.device)
-        before = {name: tensor.clone() for name, tensor in self._frozen.items()}
-        state = torch.get_rng_state()
         with torch.no_grad():
-            output = self.outputs(self.parameters, few.inputs)
+            with Mended() as mode:
+                output = self.outputs(self.parameters, few.inputs)
+            self._mended |= mode.used
             _losses.check_labels(self.loss, output, few.target, self._samples.target)
-            first = self.loss.per_sample(output, few.target)
-            again = self.losses(self.parameters, few)
-        random = not torch.equal(state, torch.get_rng_state())
-        torch.set_rng_state(state)
-        if not isinstance(first, Tensor) or tuple(first.shape) != (few.n,):
-            raise InputError(_losses.describe_scalar(first, few.n))
+            values = self.loss.per_sample(output, few.target)
+        if not isinstance(values, Tensor) or tuple(values.shape) != (few.n,):
+            raise InputError(_losses.describe_scalar(values, few.n))
         self._check_dependence(few)
-        torch.set_rng_state(state)
-        changed = [name for name, tensor in before.items() if not torch.equal(tensor, self._frozen[name])]
-        if changed or random or not torch.equal(first.nan_to_num(), again.nan_to_num()):
-            what = f"buffers {changed} change" if changed else "its output changes"
-            raise InputError(
-                f"the model must be a fixed function: {what} from call to call — remove the randomness "
-                f"or state, or call model.eval()"
-            )
-        every = self.per_sample()
-        bad = int((~torch.isfinite(every)).sum())
-        if bad:
-            raise InputError(
-                f"the loss is NaN or infinite on {bad} of {self.n} samples at w* — check the checkpoint, "
-                f"the targets and the loss function"
-            )
 
     def _check_dependence(self, few: Samples) -> None:
         point = {name: tensor.detach().requires_grad_() for name, tensor in self.parameters.items()}
@@ -407,6 +405,15 @@ def _refuse_non_finite(parameters: Parameters) -> None:
             raise InputError(f"'{name}' contains NaN or infinite values: the checkpoint is broken or training diverged")
 
 
+def _refuse_bad(losses: Tensor) -> None:
+    bad = int((~torch.isfinite(losses)).sum())
+    if bad:
+        raise InputError(
+            f"the loss is NaN or infinite on {bad} of {len(losses)} samples at w* — check the checkpoint, the targets "
+            f"and the loss function"
+        )
+
+
 def _placed(samples: Samples, device: torch.device, dtype: torch.dtype) -> Samples:
     """Samples in the model's floating-point type, on its device when they take less than half of its free memory."""
     devices = {tensor.device for tensor in tensors((samples.inputs, samples.target))}
@@ -424,6 +431,21 @@ def _placed(samples: Samples, device: torch.device, dtype: torch.dtype) -> Sampl
     if device.type == "cuda" and samples.bytes > 0.5 * torch.cuda.mem_get_info(device)[0]:
         return samples
     return samples.to(device)
+
+
+def check_landscape(land: Any) -> None:
+    """Refuse what is no landscape, and say how to make one.
+
+    Examples:
+        >>> check_landscape(3)
+        Traceback (most recent call last):
+        ...
+        basinscope.errors.InputError: land must be a Landscape, got int — make one with bs.Landscape(model, ...)
+    """
+    if not isinstance(land, Landscape):
+        raise InputError(
+            f"land must be a Landscape, got {type(land).__name__} — make one with bs.Landscape(model, ...)"
+        )
 
 
 def watanabe_nbeta(n: int) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -37,6 +38,20 @@ def tensors(tree: Tree) -> list[Tensor]:
     return found
 
 
+def digest(values: Iterable[Tensor]) -> str:
+    """A digest of tensors: their bytes, types and shapes.
+
+    Examples:
+        >>> digest([torch.zeros(2)]) == digest([torch.zeros(2)]) != digest([torch.zeros(2, 1)])
+        True
+    """
+    digested = hashlib.sha256()
+    for tensor in values:
+        digested.update(f"{tensor.dtype} {tuple(tensor.shape)}".encode())
+        digested.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().data)
+    return digested.hexdigest()
+
+
 @dataclass(frozen=True)
 class Samples:
     """`n` samples: a tree of inputs and a tree of targets, every tensor with leading axis n."""
@@ -50,6 +65,10 @@ class Samples:
         inputs = map_tensors(lambda tensor: _rows(tensor, indices), self.inputs)
         target = map_tensors(lambda tensor: _rows(tensor, indices), self.target)
         return Samples(inputs, target, len(tensors((inputs, target))[0]))
+
+    def digest(self) -> str:
+        """A digest of all inputs and targets, by which data are known again."""
+        return digest(tensors((self.inputs, self.target)))
 
     def to(self, device: torch.device) -> Samples:
         """The same samples on `device`."""

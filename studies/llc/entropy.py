@@ -133,8 +133,8 @@ def paper_llcs(lands: Sequence[Landscape], job: Descent) -> list[Estimate]:
         batch_size=PAPER_BATCH, seed=job.seed,
     )  # fmt: skip
     return [
-        Estimate("llc_paper", math.nan, math.nan, "failed", ("the paper's SGLD diverged here",))
+        Estimate.failed("llc_paper", "the paper's SGLD diverged here")
         if excess is None
-        else Estimate("llc_paper", nbeta * excess.mean, nbeta * excess.stderr, "ok")
+        else Estimate("llc_paper", nbeta * excess.mean, nbeta * excess.stderr)
         for _, excess in measured
     ]

@@ -38,7 +38,7 @@ def run(job: Truth) -> list[Row]:
             else:
                 found = _calibrated(job, net, method)
         except BasinscopeError as error:
-            found = Estimate("llc", float("nan"), float("nan"), "failed", (str(error),))
+            found = Estimate.failed("llc", error)
         rows.append({**common, "method": method, **told(found, float(exact)), "spent": time.perf_counter() - began})
     return rows
 

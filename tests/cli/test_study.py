@@ -15,6 +15,7 @@ from basinscope.cli import app
 HERE = Path(__file__).parents[1]
 ORBITS = f"{HERE / 'small_studies.py'}:ORBITS"
 TROUBLE = f"{HERE / 'small_studies.py'}:TROUBLE"
+GENEROUS = 240  # seconds until a process counts as hung
 
 
 def study(*arguments):
@@ -60,6 +61,7 @@ def test_a_part_is_run_reported_and_put_back_into_another_store(tmp_path):
     assert "is not there" in wrong.stderr
 
 
+@pytest.mark.slow
 def test_a_study_runs_where_there_is_little_but_torch_and_pandas(tmp_path):
     absent = ("jinja2", "markupsafe", "matplotlib", "pooch", "ray", "safetensors", "sklearn", "submitit")
     code = (
@@ -130,14 +132,15 @@ def test_mistakes_are_told_in_one_line(tmp_path, monkeypatch, arguments, told):
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
 def test_ctrl_c_stops_cleanly_and_the_same_command_goes_on(tmp_path, number):
     command = ("run", ORBITS, "--store", tmp_path, "--workers", 2, "-s", "count=40", "-s", "pause=0.1")
     process = started(*command)
     while not list((tmp_path / "results").rglob("*.json")):
         time.sleep(0.02)
     os.kill(process.pid, number)
-    out, err = process.communicate(timeout=30)
+    out, err = process.communicate(timeout=GENEROUS)
     assert process.returncode == 130, err
     assert "the same command goes on from here" in out
     assert "Traceback" not in err

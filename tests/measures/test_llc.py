@@ -1,4 +1,4 @@
-"""λ̂ against exact posterior means. A value must lie within 4 of its own standard errors, and within 8 % or as said."""
+"""λ̂ against exact posterior means, as near as chance allows, and with standard errors that allow little."""
 
 import importlib
 import json
@@ -13,20 +13,20 @@ from torch import nn
 
 import basinscope as bs
 from basins import Product, classifier, quadratic, white
+from chance import SAMPLED, assert_within
 
 f64 = torch.float64
 CHEAP = {"rtol": 0.02, "budget": 5.0, "progress": False}
+SHARP = {"rtol": 0.004, "budget": 20.0, "progress": False}  # an error of 5 % is beyond chance
 SIGMA = [1.0, 1.0, 0.1, 0.01, 1e-4]
 N = 200
 T = N / math.log(N)
 
 
-def right(estimate, exact, standard_errors=4.0, relative=0.08):
-    assert estimate.stderr > 0
-    off = estimate.value - exact
-    rounding = 1e-3 * exact  # of weights in single precision, which no standard error knows
-    assert abs(off) < standard_errors * estimate.stderr + rounding, f"{off / estimate.stderr:.1f} standard errors off"
-    assert abs(off) < relative * exact, f"{off / exact:.0%} off"
+def right(estimate, exact, precision=0.02):
+    """Right but for chance, with a standard error of at most `precision`, and the rounding of weights in float32."""
+    assert 0 < estimate.stderr <= precision * abs(exact)
+    assert_within(estimate.value, exact, estimate.stderr, SAMPLED, bias=1e-3 * abs(exact))
 
 
 def quadratic_value(sigma, nbeta, gamma, gradient=None):
@@ -41,15 +41,13 @@ def quadratic_value(sigma, nbeta, gamma, gradient=None):
 # ---------------------------------------------------------------------- exact values
 
 
-@pytest.fixture(scope="module")
-def estimate():
-    return bs.llc(quadratic(SIGMA), gamma=1.0, seed=1, **CHEAP)
+@pytest.fixture
+def estimate(seed):
+    return bs.llc(quadratic(SIGMA), gamma=1.0, seed=seed, **SHARP)
 
 
 def test_quadratic_basin(estimate):
-    right(estimate, quadratic_value(SIGMA, T, 1.0))
-    assert estimate.verdict == "ok"
-    assert estimate.warnings == ()
+    right(estimate, quadratic_value(SIGMA, T, 1.0), precision=0.005)
     low, high = estimate.interval(0.9)
     assert low < estimate.value < high
 
@@ -64,16 +62,19 @@ def test_diagnostics_of_the_quadratic(estimate):
     assert found["gradient_term"] == pytest.approx(0.0, abs=1e-6)
     assert found["largest_eigenvalue"] == pytest.approx(1.0, rel=1e-4)
     assert found["half_soft_rank"] == pytest.approx(quadratic_value(SIGMA, T, 1.0), rel=1e-4)
-    assert found["rhat"] < 1.3
-    assert found["ess"] > 100
     assert 0.5 < found["acceptance"] <= 1
-    assert abs(found["virial"] - 1) < 4 * found["virial_stderr"] + 0.01
-    # (nβ)² Var L = ½ Σ (tσ/a)² and E‖δ‖² = Σ 1/a, from the hundred or more independent draws that the ESS promises
-    capacity = 0.5 * sum((T * s / (T * s + 1)) ** 2 for s in SIGMA)
-    assert found["heat_capacity"] == pytest.approx(capacity, rel=0.4)
-    assert found["distance"] == pytest.approx(math.sqrt(sum(1 / (T * s + 1) for s in SIGMA)), rel=0.15)
+    assert_within(found["virial"], 1.0, found["virial_stderr"], SAMPLED, bias=0.01)
+    # (nβ)² Var L = ½ Σ (tσ/a)² = κ₂ and E‖δ‖² = Σ 1/a. With cumulants κ₄ = 3 Σ (tσ/a)⁴ and Var ‖δ‖² = 2 Σ 1/a², from as
+    # many independent draws as the ESS promises.
+    shares, spreads = np.array([(T * s / (T * s + 1), 1 / (T * s + 1)) for s in SIGMA]).T
+    capacity, excess = 0.5 * (shares**2).sum(), 3 * (shares**4).sum()
+    draws = found["ess"]
+    assert draws > 100
+    stderr = math.sqrt((excess + 2 * capacity**2) / draws)
+    assert_within(found["heat_capacity"], capacity, stderr, SAMPLED)
+    assert_within(found["distance"] ** 2, spreads.sum(), math.sqrt(2 * (spreads**2).sum() / draws), SAMPLED)
     assert np.isfinite(found["trace"]).all()
-    assert found["trace"].mean() == pytest.approx(estimate.value, rel=0.3)
+    assert found["trace"].shape[0] == found["chains"]
 
 
 def test_gamma_curve(estimate):
@@ -81,65 +82,66 @@ def test_gamma_curve(estimate):
     assert [gamma for gamma, _, _ in curve] == pytest.approx([1 / 3, 1.0, 3.0])
     for gamma, value, stderr in curve:
         exact = quadratic_value(SIGMA, T, gamma)
-        assert abs(value - exact) < 4 * stderr + 1e-3 * exact
-        assert abs(value - exact) < 0.2 * exact
+        assert stderr < 0.05 * exact
+        assert_within(value, exact, stderr, SAMPLED, bias=1e-3 * exact)
     assert curve[1][1] == estimate.value
 
 
-def test_condition_number_of_a_million():
+@pytest.mark.slow
+def test_condition_number_of_a_million(seed):
     sigma = [10.0, 1.0, 0.1, 0.01, 1e-3, 1e-4, 1e-5]
-    found = bs.llc(quadratic(sigma, dtype=f64), nbeta=1e5, gamma=1e-3, seed=1, **CHEAP)
-    right(found, quadratic_value(sigma, 1e5, 1e-3))
-    assert found.verdict == "ok"
+    found = bs.llc(quadratic(sigma, dtype=f64), nbeta=1e5, gamma=1e-3, seed=seed, **SHARP)
+    right(found, quadratic_value(sigma, 1e5, 1e-3), precision=0.005)
 
 
-def test_gradient_lowers_the_value():
+def test_gradient_lowers_the_value(seed):
     # w* is not the minimum: −Σ t²g²(tσ/2 + γ)/a², and the verdict says so.
     offset = [0.1, 0.1, 0.1, 0.1, 1.0]
     gradient = [s * o for s, o in zip(SIGMA, offset, strict=True)]
     exact = quadratic_value(SIGMA, T, 1.0, gradient)
     assert exact < 0.8 * quadratic_value(SIGMA, T, 1.0)
-    found = bs.llc(quadratic(SIGMA, offset=offset), gamma=1.0, seed=1, **CHEAP)
-    right(found, exact)
-    assert found.verdict == "doubtful"
+    found = bs.llc(quadratic(SIGMA, offset=offset), gamma=1.0, seed=seed, **CHEAP)
+    right(found, exact, precision=0.03)
+    assert found.verdict != "ok"
     assert any("not at a minimum" in warning for warning in found.warnings)
     term = sum(T**2 * g**2 / (T * s + 1) / 2 for s, g in zip(SIGMA, gradient, strict=True))
     assert found.diagnostics["gradient_term"] == pytest.approx(term, rel=1e-3)
 
 
-def test_a_negative_value_fails():
+def test_a_negative_value_fails(seed):
     offset = [0.5, 0.5, 0.0, 0.0, 0.0]
     exact = quadratic_value(SIGMA, T, 1.0, [0.5, 0.5, 0.0, 0.0, 0.0])
     assert exact < -3
-    found = bs.llc(quadratic(SIGMA, offset=offset), gamma=1.0, seed=1, draws=200, **CHEAP)
-    assert abs(found.value - exact) < 4 * found.stderr - 1e-3 * exact
-    assert found.value == pytest.approx(exact, rel=0.08)
+    found = bs.llc(quadratic(SIGMA, offset=offset), gamma=1.0, seed=seed, draws=200, **CHEAP)
+    right(found, exact, precision=0.05)
     assert found.verdict == "failed"
     assert any("not positive" in warning and "train longer" in warning for warning in found.warnings)
 
 
-def test_hyperbola():
+@pytest.mark.slow
+def test_hyperbola(seed):
     # Two valleys cross at w*, where the Hessian is zero: no curvature shows this λ̂.
-    x = torch.ones(500, 1)
+    x = torch.ones(20, 1)
     land = bs.Landscape(Product(), "mse", (x, 0 * x))
-    found = bs.llc(land, seed=1, **CHEAP)
-    right(found, bs.exact.finite.hyperbola(500 / math.log(500), 1.0), relative=0.15)
+    found = bs.llc(land, nbeta=80.0, seed=seed, **CHEAP)
+    right(found, bs.exact.finite.hyperbola(80.0, 1.0), precision=0.08)
     assert found.diagnostics["half_soft_rank"] == pytest.approx(0.0, abs=1e-6)
     assert found.diagnostics["gamma"] == 1.0
 
 
-def test_deep_linear_network_at_the_origin():
+@pytest.mark.slow
+def test_deep_linear_network_at_the_origin(seed):
     # K = ‖AB‖²/2 for white inputs: the singular point of a 3-2-3 network that has nothing to learn.
-    x = white(300, 3)
+    x = white(30, 3)
     net = nn.Sequential(nn.Linear(3, 2, bias=False), nn.Linear(2, 3, bias=False))
     for layer in net:
         nn.init.zeros_(layer.weight)
-    found = bs.llc(bs.Landscape(net, "mse", (x, 0 * x)), gamma=1.0, seed=1, **CHEAP)
-    right(found, bs.exact.finite.matrix_product(3, 2, 3, 300 / math.log(300), 1.0))
-    assert found.verdict == "ok"
+    found = bs.llc(bs.Landscape(net, "mse", (x, 0 * x)), nbeta=50.0, gamma=1.0, seed=seed, **CHEAP)
+    right(found, bs.exact.finite.matrix_product(3, 2, 3, 50.0, 1.0), precision=0.03)
 
 
-def test_part_of_the_weights():
+@pytest.mark.slow
+def test_part_of_the_weights(seed):
     # Two blocks of a regression; restricted to one of them only its own curvatures count.
     class Blocks(nn.Module):
         def __init__(self):
@@ -153,45 +155,45 @@ def test_part_of_the_weights():
     net = Blocks()
     with torch.no_grad():
         land = bs.Landscape(net, "mse", (x, net(x)))
-    found = bs.llc(land.restrict("left.*"), gamma=1.0, seed=1, **CHEAP)
-    right(found, quadratic_value([1.0, 0.09], T, 1.0))
+    found = bs.llc(land.restrict("left.*"), gamma=1.0, seed=seed, **SHARP)
+    right(found, quadratic_value([1.0, 0.09], T, 1.0), precision=0.005)
 
 
-def test_minibatches_on_noisy_data():
+@pytest.mark.slow
+def test_minibatches_on_noisy_data(seed):
     # Residuals of size one: minibatch gradients are noise of trace nβ²/m Tr H, which extrapolation has to remove.
     sigma = [1.0, 0.5, 0.1, 0.02]
     land = quadratic(sigma, n=5000, noise=1.0)
-    found = bs.llc(land, gamma=1.0, sampler="minibatch", batch_size=128, seed=1, **(CHEAP | {"rtol": 0.05}))
-    right(found, quadratic_value(sigma, 5000 / math.log(5000), 1.0), relative=0.15)
+    found = bs.llc(land, nbeta=100.0, gamma=1.0, sampler="minibatch", batch_size=128, seed=seed, **CHEAP)
+    right(found, quadratic_value(sigma, 100.0, 1.0), precision=0.1)
     assert found.diagnostics["sampler"] == "minibatch"
     assert found.diagnostics["batch_size"] == 128
     assert len(found.diagnostics["step_sizes"]) >= 3
-    assert found.verdict == "ok"
     json.dumps(found.to_dict())
 
 
-def test_one_sample_with_a_temperature():
+def test_one_sample_with_a_temperature(seed):
     x = torch.ones(1, 1)
     net = nn.Linear(1, 1, bias=False)
     nn.init.ones_(net.weight)
     land = bs.Landscape(net, "mse", (x, x))
-    found = bs.llc(land, nbeta=10.0, gamma=1.0, seed=1, draws=200, **CHEAP)
-    right(found, quadratic_value([1.0], 10.0, 1.0), relative=0.2)
+    found = bs.llc(land, nbeta=10.0, gamma=1.0, seed=seed, draws=200, **CHEAP)
+    right(found, quadratic_value([1.0], 10.0, 1.0), precision=0.06)
     with pytest.raises(bs.InputError, match="at least 3 samples, got n=1 — pass nbeta"):
         bs.llc(land, **CHEAP)
 
 
-def test_prior_dominated_values_are_doubted():
+def test_prior_dominated_values_are_doubted(seed):
     # tσ ≪ γ in every direction: λ̂ ≈ t Tr H/(2γ) is the localiser's doing.
-    found = bs.llc(quadratic([1e-3, 1e-3]), gamma=10.0, seed=1, **CHEAP)
+    found = bs.llc(quadratic([1e-3, 1e-3]), gamma=10.0, seed=seed, **CHEAP)
     assert found.verdict != "ok"
     assert any("prior-dominated" in warning for warning in found.warnings)
 
 
-def test_nothing_to_measure():
+def test_nothing_to_measure(seed):
     # One class: the loss is zero everywhere, and so is λ.
     land = bs.Landscape(nn.Linear(3, 1), "cross_entropy", (torch.randn(20, 3), torch.zeros(20, dtype=torch.long)))
-    found = bs.llc(land, seed=1, draws=16, chains=2, **(CHEAP | {"budget": 0.5}))
+    found = bs.llc(land, seed=seed, draws=16, chains=2, **(CHEAP | {"budget": 0.5}))
     assert found.value == 0
     assert found.verdict != "ok"
 
@@ -203,14 +205,14 @@ PLAIN = ["sgld", "rmsprop-sgld", "leimkuhler-matthews", "baoab", "sgnht", "mala"
 
 
 @pytest.mark.parametrize("sampler", PLAIN)
-def test_plain_kernels_report_what_they_did(sampler):
+def test_plain_kernels_report_what_they_did(sampler, seed):
     # At a minimum without noise, as a network that fits its data is.
     sigma = [1.0, 0.5]
-    found = bs.llc(quadratic(sigma), gamma=5.0, sampler=sampler, chains=32, draws=600, seed=1, **CHEAP)
+    found = bs.llc(quadratic(sigma), gamma=5.0, sampler=sampler, chains=32, draws=600, seed=seed, **CHEAP)
     exact = quadratic_value(sigma, T, 5.0)
     # Half of the inverse stiffness as step: SGLD's bias is below 1/(1 − 1/8), gradient noise of exact data tiny.
-    assert exact - 5 * found.stderr < found.value < 1.15 * exact + 5 * found.stderr
-    assert found.stderr < 0.1 * exact
+    assert_within(found.value, 1.075 * exact, found.stderr, SAMPLED, bias=0.075 * exact)
+    assert found.stderr < (0.1 if sampler == "rmsprop-sgld" else 0.03) * exact
     assert found.diagnostics["sampler"] == sampler
     assert found.diagnostics["chains"] == 32
     assert found.diagnostics["draws"] == 600
@@ -219,7 +221,7 @@ def test_plain_kernels_report_what_they_did(sampler):
     json.dumps(found.to_dict())
 
 
-def test_sgld_with_the_papers_settings_has_the_bias_of_its_formula():
+def test_sgld_with_the_papers_settings_has_the_bias_of_its_formula(seed):
     # Per mode of curvature a = tσ + γ: variance (1 + εN/4)/(a(1 − εa/4)), N = t²c/m with c = s²σ for residuals of
     # size s, so λ̂ = ½ Σ tσ · variance. The noise of the displacement itself adds s² → s² + 2L_excess, here 1 %.
     sigma, noise, batch, gamma = [1.0, 0.6, 0.3], 1.0, 32, 10.0
@@ -234,18 +236,18 @@ def test_sgld_with_the_papers_settings_has_the_bias_of_its_formula():
     exact = quadratic_value(sigma, t, gamma)
     assert biased > 1.3 * exact
     found = bs.llc(
-        land, gamma=gamma, sampler="sgld", step_size=eps, batch_size=batch, chains=200, draws=800, seed=1, **CHEAP
+        land, gamma=gamma, sampler="sgld", step_size=eps, batch_size=batch, chains=200, draws=800, seed=seed, **CHEAP
     )
-    assert found.stderr < 0.02 * biased
-    assert abs(found.value - biased) < 4 * found.stderr + 0.02 * biased
+    assert found.stderr < 0.01 * biased
+    assert_within(found.value, biased, found.stderr, SAMPLED, bias=0.02 * biased)
     assert found.diagnostics["step_sizes"] == [eps]
     assert found.diagnostics["batch_size"] == batch
     assert found.verdict != "ok", "a value 30 % too large must not pass: the virial ratio shows it"
 
 
 @pytest.mark.parametrize("sampler", ["sgld", "leimkuhler-matthews", "sgnht", "baoab"])
-def test_diverged_chains_never_pass(sampler):
-    found = bs.llc(quadratic(SIGMA), gamma=1.0, sampler=sampler, step_size=1e3, draws=64, seed=1, **CHEAP)
+def test_diverged_chains_never_pass(sampler, seed):
+    found = bs.llc(quadratic(SIGMA), gamma=1.0, sampler=sampler, step_size=1e3, draws=64, seed=seed, **CHEAP)
     assert found.verdict == "failed"
     assert math.isnan(found.value)
     assert any(re.search(r"diverged: 4 of 4 chains.*smaller step_size", warning) for warning in found.warnings)
@@ -254,13 +256,15 @@ def test_diverged_chains_never_pass(sampler):
 
 
 @pytest.mark.parametrize("sampler", ["mala", "hmc"])
-def test_steps_that_are_never_accepted_never_pass(sampler):
-    found = bs.llc(quadratic(SIGMA), gamma=1.0, sampler=sampler, step_size=1e3, draws=64, seed=1, **CHEAP)
+def test_steps_that_are_never_accepted_never_pass(sampler, seed):
+    cheaper = CHEAP | {"budget": 0.5}
+    found = bs.llc(quadratic(SIGMA), gamma=1.0, sampler=sampler, step_size=1e3, draws=64, seed=seed, **cheaper)
     assert found.verdict != "ok"
 
 
-def test_a_steep_flat_basin_on_minibatches():
-    # K = 5·10⁵ ‖w‖⁴: flat at w*, a wall elsewhere. Right, λ = d/4, or failed with its reason; never an exception.
+@pytest.mark.slow
+def test_a_steep_flat_basin_on_minibatches(seed):
+    # K = 5·10⁵ ‖w‖⁴: flat at w*, a wall elsewhere. λ = d/4, within whatever standard error such chains can have.
     class Wall(nn.Module):
         def __init__(self):
             super().__init__()
@@ -269,24 +273,27 @@ def test_a_steep_flat_basin_on_minibatches():
         def forward(self, inputs):
             return 1e3 * self.w.square().sum() * inputs
 
-    x = torch.ones(500, 1)
+    x = torch.ones(50, 1)
     land = bs.Landscape(Wall(), "mse", (x, 0 * x))
-    found = bs.llc(land, gamma=1e-3, sampler="minibatch", batch_size=16, seed=1, **(CHEAP | {"budget": 2.0}))
-    assert found.verdict == "failed" or abs(found.value - 0.75) < max(4 * found.stderr, 0.08)
+    settings = CHEAP | {"nbeta": 80.0, "sampler": "minibatch", "batch_size": 16, "budget": 0.5}
+    found = bs.llc(land, gamma=1e-3, seed=seed, **settings)
+    assert found.stderr < 0.4
+    assert_within(found.value, 0.75, found.stderr, SAMPLED)
 
 
-def test_a_step_at_the_edge_of_stability_is_seen():
+def test_a_step_at_the_edge_of_stability_is_seen(seed):
     # εa = 3.8 of 4: the stiff variance is twenty times too large.
-    found = bs.llc(quadratic([1.0, 1.0]), gamma=1.0, sampler="sgld", step_size=3.8 / (T + 1), seed=1, **CHEAP)
+    settings = CHEAP | {"sampler": "sgld", "step_size": 3.8 / (T + 1), "draws": 400}
+    found = bs.llc(quadratic([1.0, 1.0]), gamma=1.0, seed=seed, **settings)
     assert found.verdict != "ok"
 
 
-def test_too_few_draws_never_pass():
-    # Three draws left after burn-in say nothing: no standard error, or an honest one, but not `ok`.
-    land = quadratic(SIGMA)
-    for seed in range(12):
-        found = bs.llc(land, gamma=1.0, sampler="sgld", draws=16, burn_in=0.8, seed=seed, **CHEAP)
-        assert found.verdict != "ok" or math.isfinite(found.stderr)
+def test_too_few_draws_never_pass(seed):
+    # Three draws left after burn-in have no standard error.
+    found = bs.llc(quadratic(SIGMA), gamma=1.0, sampler="sgld", draws=16, burn_in=0.8, seed=seed, **CHEAP)
+    assert math.isnan(found.stderr)
+    assert found.verdict == "doubtful"
+    assert any("too few draws" in warning for warning in found.warnings)
 
 
 @pytest.mark.parametrize("burn_in", [0.95, 0.99])
@@ -300,32 +307,28 @@ def test_burn_in_that_leaves_nothing(burn_in):
     [
         {"sampler": "minibatch", "draws": 32},
         {"sampler": "minibatch", "step_size": 0.01},
+        {"sampler": "minibatch", "burn_in": 0.1},
         {"sampler": "hmc", "draws": 16, "batch_size": 10},
-        {"sampler": "hmc", "draws": 16, "burn_in": 0.1},
+        {"sampler": "mala", "batch_size": 10},
     ],
     ids=lambda settings: "-".join(map(str, settings.values())),
 )
-def test_settings_are_followed_or_refused(settings):
-    land = quadratic([1.0, 0.5])
-    try:
-        found = bs.llc(land, gamma=5.0, seed=1, **(CHEAP | {"rtol": 0.3} | settings)).diagnostics
-    except bs.InputError as error:
-        assert any(name in str(error) for name in settings)  # noqa: PT017
-        return
-    if "step_size" in settings:
-        assert settings["step_size"] in found["step_sizes"]
-    if settings["sampler"] == "minibatch" and "draws" in settings:
-        assert found["draws"] == settings["draws"]
-    if "batch_size" in settings:
-        assert found["batch_size"] == settings["batch_size"]
-    if "burn_in" in settings:
-        assert found["burn_in"] == int(settings["burn_in"] * settings["draws"])
+def test_settings_that_would_change_nothing_are_refused(settings):
+    *_, unused = settings
+    with pytest.raises(bs.InputError, match=f"{unused}={settings[unused]} has no meaning for sampler"):
+        bs.llc(quadratic([1.0, 0.5]), gamma=5.0, **CHEAP, **settings)
+
+
+def test_settings_are_followed():
+    land, settings = quadratic([1.0, 0.5]), {"draws": 16, "step_size": 0.5, "burn_in": 0.1, "chains": 3}
+    found = bs.llc(land, gamma=5.0, sampler="hmc", **CHEAP, **settings).diagnostics
+    assert (found["draws"], found["burn_in"], found["step_sizes"], found["chains"]) == (16, 1, [0.5], 3)
 
 
 # ---------------------------------------------------------------------- the run itself
 
 
-QUICK = {"draws": 16, "chains": 4, "budget": 1.0, "progress": False}
+QUICK = {"draws": 16, "chains": 4, "budget": 0.2, "progress": False}
 
 
 def test_same_seed_same_bits():
@@ -337,9 +340,10 @@ def test_same_seed_same_bits():
     assert other.value != first.value
 
 
+@pytest.mark.slow
 def test_same_seed_same_bits_on_minibatches():
     land = quadratic([1.0, 0.5], n=400, noise=1.0)
-    options = {"gamma": 5.0, "sampler": "minibatch", "batch_size": 32, "rtol": 0.2, "budget": 0.5, "progress": False}
+    options = {"gamma": 5.0, "sampler": "minibatch", "batch_size": 32, "rtol": 0.2, "budget": 0.1, "progress": False}
     first, again = (bs.llc(land, seed=5, **options) for _ in range(2))
     assert json.dumps(first.to_dict()) == json.dumps(again.to_dict())
     sgld = {**QUICK, "sampler": "sgld", "batch_size": 8}
@@ -403,17 +407,17 @@ def interrupting(*_):
 
 
 @pytest.mark.parametrize("sampler", ["hmc", "minibatch", "sgld", "mala"])
-def test_an_interrupted_run_returns_what_it_has(sampler, monkeypatch):
+def test_an_interrupted_run_returns_what_it_has(sampler, monkeypatch, seed):
     module = importlib.import_module("basinscope.measures.llc")
     monkeypatch.setattr(module, "tracked", interrupting)
     options = {**CHEAP, "rtol": 1e-6} | ({} if sampler == "minibatch" else {"draws": 2000})
-    found = bs.llc(quadratic([1.0, 0.5], noise=1.0), gamma=5.0, sampler=sampler, seed=1, **options)
+    found = bs.llc(quadratic([1.0, 0.5], noise=1.0), gamma=5.0, sampler=sampler, seed=seed, **options)
     assert 100 <= found.diagnostics["draws"] < 1000
     assert found.diagnostics["interrupted"]
-    assert found.verdict == "doubtful"
+    assert found.verdict != "ok"
     assert any(warning.startswith("partial") for warning in found.warnings)
     exact = quadratic_value([1.0, 0.5], T, 5.0)
-    assert abs(found.value - exact) < 5 * found.stderr + 0.15 * exact
+    assert_within(found.value, exact, found.stderr, SAMPLED, bias=0.15 * exact)  # of so few draws, from plain kernels
     json.dumps(found.to_dict())
 
 

@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+import lacking
 from basinscope.optim import OnlineNGD
 from basinscope.optim.axes import Axes, AxisSettings
 from basinscope.optim.eigen import eigen_of
@@ -31,7 +32,7 @@ def test_gradients_pass_without_changing_states_and_renewing_twice_is_renewing_o
     axes, settings = Axes({}), [SETTINGS] * len(SHAPES)
     axes.directions(gradients(0), settings, [True] * len(SHAPES))
     kept = copies(axes.states)
-    _, updates = axes.passed(gradients(1), settings, [True] * len(SHAPES))
+    _, updates = axes.precondition(gradients(1), settings, [True] * len(SHAPES))
     assert same(axes.states, kept)
     solved = eigen_of([update.gram for update in updates.values()])
     axes.renew(updates, solved)
@@ -62,7 +63,7 @@ def test_members_side_by_side_are_members_alone():
                 torch.testing.assert_close(one[m], two, rtol=1e-9, atol=1e-12)
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@lacking.GPU.mark
 @pytest.mark.parametrize("momentum", [0.0, 0.9])
 def test_recorded_steps_on_a_card_are_steps_on_the_processor(momentum):
     found = []

@@ -1,8 +1,9 @@
 """Every kernel against laws that are known exactly.
 
-The target is a Gaussian of condition number 1e4 in double precision. Stiff modes start at zero and must find their
+The target is a Gaussian of condition number 1e3 in double precision. Stiff modes start at zero and must find their
 variance; the slowest starts from the law it should have and is run for about one relaxation time, which would carry a
-wrong variance most of the way to where the kernel wants it. Standard errors come from the scatter between chains.
+wrong variance most of the way to where the kernel wants it. Standard errors come from the scatter between chains, and
+are below a percent in the stiff modes, where step sizes show.
 """
 
 import math
@@ -17,22 +18,35 @@ from basinscope.sampling.kernels.base import LONG, row_dot
 from basinscope.sampling.kernels.hmc import LEAPFROG, THREE_STAGES
 from basinscope.sampling.kernels.metropolis import Point, choose
 from basinscope.sampling.target import Evaluation
+from chance import assert_within
 
 f64 = torch.float64
-CURVATURES = torch.tensor([1.0, 1e2, 1e4], dtype=f64)
-STIFFEST = 1e4
+CURVATURES = torch.tensor([1.0, 30.0, 1e3], dtype=f64)
+STIFFEST = 1e3
 CHAINS = 2000
+FREEDOM = 50  # fewer than chains less one: squares of normal numbers are skew, and means of 2000 of them still a little
 
 
-def gaussian(curvatures=CURVATURES, noise=None, seed=1):
+@pytest.fixture(autouse=True)
+def own_seed(seed):
+    """Torch's own seed, from which all generators here are made, is that of the test."""
+    torch.manual_seed(seed)
+
+
+def generator(stream):
+    """One of several generators of the test."""
+    return torch.Generator().manual_seed(torch.initial_seed() + stream)
+
+
+def gaussian(curvatures=CURVATURES, noise=None):
     """U = Σ a z²/2, optionally with Gaussian noise of the given covariance on every gradient."""
-    generator = torch.Generator().manual_seed(seed)
+    random = generator(1)
     root = None if noise is None else torch.linalg.cholesky(noise)
 
     def evaluate(z):
         gradient = curvatures * z
         if root is not None:
-            gradient = gradient + torch.randn(z.shape, generator=generator, dtype=f64) @ root.T
+            gradient = gradient + torch.randn(z.shape, generator=random, dtype=f64) @ root.T
         return Evaluation(0.5 * (curvatures * z.square()).sum(1), gradient, z.square().sum(1))
 
     return evaluate
@@ -46,16 +60,16 @@ def forces(z):
     return CURVATURES * z
 
 
-def start(slow_variance=1.0, chains=CHAINS, seed=7):
+def start(slow_variance=1.0, chains=CHAINS):
     """Zero, but for the slowest mode, which has the variance it should keep."""
     position = torch.zeros(chains, 3, dtype=f64)
-    position[:, 0] = slow_variance**0.5 * torch.randn(chains, generator=torch.Generator().manual_seed(seed), dtype=f64)
+    position[:, 0] = slow_variance**0.5 * torch.randn(chains, generator=generator(2), dtype=f64)
     return position
 
 
-def second_moments(kernel, evaluate, position, steps, burn, seed=0):
+def second_moments(kernel, evaluate, position, steps, burn):
     """Mean of z zᵀ over every fifth draw after `burn`, chain by chain (C, d, d)."""
-    random = Random.seeded(torch.Generator().manual_seed(seed))
+    random = Random.seeded(generator(0))
     state = kernel.init(position, evaluate, random)
     total = torch.zeros(*position.shape, position.shape[1], dtype=f64)
     for step in range(steps):
@@ -69,12 +83,13 @@ def variances(*arguments, **options):
     return second_moments(*arguments, **options).diagonal(dim1=1, dim2=2)
 
 
-def agrees(per_chain, expected, standard_errors=4.0, precision=0.04):
-    """Whether the mean over chains is within so many standard errors, and those are small enough to tell."""
+def agrees(per_chain, expected, precision=(0.05, 0.01, 0.01), bias=0.0):
+    """Assert that means over chains are as near as chance allows, a known bias aside, and that it allows little."""
     expected = torch.as_tensor(expected, dtype=f64)
     mean, error = per_chain.mean(0), per_chain.std(0) / math.sqrt(len(per_chain))
-    assert (error <= precision * expected.abs()).all(), f"too few draws to tell: {error / expected}"
-    assert ((mean - expected).abs() <= standard_errors * error).all(), f"{(mean - expected) / error} standard errors"
+    limit = torch.as_tensor(precision, dtype=f64) * expected.abs()
+    assert (error <= limit).all(), f"too few draws to tell: {error / expected}"
+    assert_within(mean, expected, error, FREEDOM, bias)
 
 
 def test_sgld_has_the_bias_of_its_formula():
@@ -82,7 +97,7 @@ def test_sgld_has_the_bias_of_its_formula():
     eps = 1.5 / STIFFEST
     expected = 1 / (CURVATURES * (1 - eps * CURVATURES / 4))
     assert float(expected[2] * STIFFEST) == pytest.approx(1.6)
-    agrees(variances(SGLD(eps), gaussian(), start(), steps=6000, burn=1000), expected)
+    agrees(variances(SGLD(eps), gaussian(), start(), steps=1500, burn=300), expected)
 
 
 def test_sgld_lifts_the_variance_by_gradient_noise():
@@ -92,7 +107,7 @@ def test_sgld_lifts_the_variance_by_gradient_noise():
     noise = 3.0 / eps * mix
     diagonal = (1 + eps * noise.diagonal() / 4) / (CURVATURES * (1 - eps * CURVATURES / 4))
     assert float(diagonal[0]) == pytest.approx(1.75, rel=1e-3)
-    moments = second_moments(SGLD(eps), gaussian(noise=noise), start(1.75), steps=6000, burn=1000)
+    moments = second_moments(SGLD(eps), gaussian(noise=noise), start(1.75), steps=1500, burn=300)
     agrees(moments.diagonal(dim1=1, dim2=2), diagonal)
     rho = 1 - eps * CURVATURES[1:] / 2
     covariance = eps**2 * noise[1, 2] / 4 / (1 - rho[0] * rho[1])
@@ -102,7 +117,7 @@ def test_sgld_lifts_the_variance_by_gradient_noise():
 def test_leimkuhler_matthews_is_exact_at_a_large_step():
     # εa = 3, where SGLD would be four times too wide.
     eps = 3.0 / STIFFEST
-    agrees(variances(LeimkuhlerMatthews(eps), gaussian(), start(), steps=4000, burn=500), 1 / CURVATURES)
+    agrees(variances(LeimkuhlerMatthews(eps), gaussian(), start(), steps=1000, burn=200), 1 / CURVATURES)
 
 
 def test_leimkuhler_matthews_feels_gradient_noise():
@@ -111,20 +126,20 @@ def test_leimkuhler_matthews_feels_gradient_noise():
     noise = torch.diag(torch.tensor([2.0, 4.0, 1.0], dtype=f64) / eps)
     rho = 1 - eps * CURVATURES / 2
     expected = 1 / CURVATURES + eps**2 * noise.diagonal() / 4 / (1 - rho**2)
-    found = variances(LeimkuhlerMatthews(eps), gaussian(noise=noise), start(1.5), steps=6000, burn=1000)
+    found = variances(LeimkuhlerMatthews(eps), gaussian(noise=noise), start(1.5), steps=1500, burn=300)
     agrees(found, expected)
 
 
 def test_persistence_leaves_positions_exact_at_a_large_step():
     # εa = 2.5 of at most 4, with a momentum that lasts ten steps.
     kernel = LeimkuhlerMatthews(2.5 / STIFFEST, persistence=0.9)
-    agrees(variances(kernel, gaussian(), start(), steps=4000, burn=500), 1 / CURVATURES)
+    agrees(variances(kernel, gaussian(), start(), steps=1000, burn=200), 1 / CURVATURES)
 
 
 def test_every_chain_may_have_a_persistence_of_its_own():
     eps = 1.5 / STIFFEST
     own = torch.linspace(0.0, 0.95, CHAINS, dtype=f64)
-    agrees(variances(LeimkuhlerMatthews(eps, own), gaussian(), start(), steps=4000, burn=500), 1 / CURVATURES)
+    agrees(variances(LeimkuhlerMatthews(eps, own), gaussian(), start(), steps=1000, burn=200), 1 / CURVATURES)
     same = LeimkuhlerMatthews(eps, torch.full((CHAINS,), 0.8, dtype=f64)), LeimkuhlerMatthews(eps, 0.8)
     found = [variances(kernel, gaussian(), start(), steps=50, burn=0) for kernel in same]
     torch.testing.assert_close(*found)
@@ -152,7 +167,7 @@ def test_persistence_feels_gradient_noise_as_the_longer_step_does():
     assert float(lift[2]) == pytest.approx(longer * noise[0] / 4, rel=0.2), "and stiff ones nearly so"
     kernel = LeimkuhlerMatthews(eps, kept)
     found = variances(
-        kernel, gaussian(noise=torch.diag(torch.tensor(noise, dtype=f64))), start(1.25), steps=4000, burn=500
+        kernel, gaussian(noise=torch.diag(torch.tensor(noise, dtype=f64))), start(1.25), steps=1000, burn=200
     )
     agrees(found, expected)
 
@@ -160,7 +175,7 @@ def test_persistence_feels_gradient_noise_as_the_longer_step_does():
 def test_baoab_positions_are_exact_at_a_large_step():
     # h√a = 1.6 of at most 2; a symplectic Euler step would be 2.8 times too wide.
     kernel = BAOAB(1.6 / STIFFEST**0.5, friction=1.0)
-    agrees(variances(kernel, gaussian(), torch.zeros(CHAINS, 3, dtype=f64), steps=3000, burn=1000), 1 / CURVATURES)
+    agrees(variances(kernel, gaussian(), torch.zeros(CHAINS, 3, dtype=f64), steps=1500, burn=500), 1 / CURVATURES)
 
 
 @pytest.mark.parametrize("friction", [0.3, 5.0])
@@ -174,8 +189,8 @@ def test_sgnht_finds_the_gaussian():
     # At h√a = 0.1 the bias h²a/4 is 0.25 %, below a standard error. One thermostat serves all modes, so all of them
     # start from their law; ten units of time are ten relaxation times at unit friction.
     kernel = SGNHT(0.1 / STIFFEST**0.5)
-    position = torch.randn(CHAINS, 3, generator=torch.Generator().manual_seed(7), dtype=f64) / CURVATURES.sqrt()
-    agrees(variances(kernel, gaussian(), position, steps=10000, burn=4000), 1 / CURVATURES)
+    position = torch.randn(CHAINS, 3, generator=generator(2), dtype=f64) / CURVATURES.sqrt()
+    agrees(variances(kernel, gaussian(), position, steps=3200, burn=1300), 1 / CURVATURES, precision=0.03)
 
 
 def test_sgnht_absorbs_isotropic_gradient_noise():
@@ -183,7 +198,7 @@ def test_sgnht_absorbs_isotropic_gradient_noise():
     h, level, chains = 0.01, 300.0, 1000
     curvatures = torch.tensor([1.0, 1.0, 4.0, 4.0], dtype=f64)
     kernel, evaluate = SGNHT(h), gaussian(curvatures, noise=level * torch.eye(4, dtype=f64))
-    random = Random.seeded(torch.Generator().manual_seed(0))
+    random = Random.seeded(generator(0))
     state = kernel.init(torch.zeros(chains, 4, dtype=f64), evaluate, random)
     squares, thermostat = torch.zeros(chains, 4, dtype=f64), torch.zeros(chains, dtype=f64)
     for step in range(2000):
@@ -192,36 +207,37 @@ def test_sgnht_absorbs_isotropic_gradient_noise():
             squares += draw.position.square() / 1200
             thermostat += state.thermostat[:, 0] / 1200
     # Without a thermostat the variance would be 1 + hN/2 = 2.5 times too large. Its own mean is right to order h.
-    agrees(squares * curvatures, torch.ones(4, dtype=f64))
-    assert float(thermostat.mean()) == pytest.approx(1 + h * level / 2, rel=0.03)
+    agrees(squares * curvatures, torch.ones(4, dtype=f64), precision=0.03)
+    settled = 1 + h * level / 2
+    agrees(thermostat[:, None], [settled], precision=0.005, bias=0.02 * settled)
 
 
 def test_rmsprop_is_sgld_in_scaled_coordinates_once_frozen():
     # Per chain and mode: variance 1/(a(1 − εGa/4)) with that chain's own frozen G = 1/(√v + α).
-    kernel, evaluate = RMSPropSGLD(0.015, warmup=300), gaussian()
-    random = Random.seeded(torch.Generator().manual_seed(0))
-    position = torch.randn(CHAINS, 3, generator=torch.Generator().manual_seed(7), dtype=f64) / CURVATURES.sqrt()
+    kernel, evaluate = RMSPropSGLD(0.045, warmup=300), gaussian()
+    random = Random.seeded(generator(0))
+    position = torch.randn(CHAINS, 3, generator=generator(2), dtype=f64) / CURVATURES.sqrt()
     state = kernel.init(position, evaluate, random)
     seconds = []
     squares = torch.zeros_like(position)
-    for step in range(3300):
+    for step in range(1600):
         state, draw = kernel.step(state, evaluate, random)
-        if step in (100, 299, 300, 1000, 3299):
+        if step in (100, 299, 300, 1000, 1599):
             seconds.append(state.second.clone())
-        if step >= 1300:
-            squares += draw.position.square() / 2000
+        if step >= 600:
+            squares += draw.position.square() / 1000
     assert not torch.equal(seconds[0], seconds[1]), "it learns during warm-up"
     assert all(torch.equal(seconds[1], later) for later in seconds[2:]), "and is frozen after it"
-    scale = 0.015 / (state.second.sqrt() + kernel.floor)
+    scale = 0.045 / (state.second.sqrt() + kernel.floor)
     bias = 1 / (1 - scale * CURVATURES / 4)
     assert float(bias[:, 2].mean()) > 1.3, "the stiffest mode must feel its step"
-    agrees(squares * CURVATURES / bias, torch.ones(3, dtype=f64))
+    agrees(squares * CURVATURES / bias, torch.ones(3, dtype=f64), precision=0.05)
 
 
 def test_mala_is_exact_where_sgld_is_not():
     # εa = 1.5 in the stiffest mode: unadjusted it would be 60 % too wide.
     eps = 1.5 / STIFFEST
-    agrees(variances(MALA(eps, energy), gaussian(), start(), steps=6000, burn=1000), 1 / CURVATURES)
+    agrees(variances(MALA(eps, energy), gaussian(), start(), steps=1500, burn=300), 1 / CURVATURES)
 
 
 @pytest.mark.parametrize("drift_first", [False, True])
@@ -232,7 +248,7 @@ def test_hmc_is_exact_where_its_integrator_is_not(integrator, step, drift_first)
     step /= STIFFEST**0.5
     kernel = HMC(step, round(0.5 * math.pi / step), energy, forces, drift_first, integrator)
     position = torch.zeros(CHAINS, 3, dtype=f64)
-    agrees(variances(kernel, gaussian(), position, steps=120, burn=40), 1 / CURVATURES)
+    agrees(variances(kernel, gaussian(), position, steps=120, burn=40), 1 / CURVATURES, precision=0.02)
 
 
 @pytest.mark.parametrize(("drift_first", "leaves"), [(False, False), (True, True)])
@@ -240,7 +256,7 @@ def test_hmc_is_exact_where_its_integrator_is_not(integrator, step, drift_first)
 def test_chains_leave_a_minimum_of_high_dimension_by_steps_that_drift_first(integrator, step, drift_first, leaves):
     # After a quarter period z² is 1 instead of 0, and p² 0 instead of 1: leapfrog energies change by ± dh²/8 = 125.
     kernel = HMC(step, round(0.5 * math.pi / step), energy, lambda z: z, drift_first, integrator)
-    random = Random.seeded(torch.Generator().manual_seed(0))
+    random = Random.seeded(generator(0))
     state = kernel.init(torch.zeros(20, 100_000, dtype=torch.float32), unit, random)
     state, draw = kernel.step(state, unit, random)
     usual = draw.acceptance[draw.acceptance.argsort()][:10]  # the others may have taken a smaller step
@@ -304,7 +320,7 @@ def test_metropolis_kernels_are_exact_on_a_quartic(kind):
         "hmc, three stages": HMC(2.0, 3, energy, lambda z: z**3, integrator=THREE_STAGES),
     }
     kernel = kernels[kind]
-    random = Random.seeded(torch.Generator().manual_seed(0))
+    random = Random.seeded(generator(0))
     position = torch.zeros(CHAINS, 1, dtype=f64)
     state = kernel.init(position, quartic, random)
     moments = torch.zeros(CHAINS, 3, dtype=f64)
@@ -327,7 +343,7 @@ def test_metropolis_kernels_are_exact_on_a_quartic(kind):
 )
 def test_a_draw_is_evaluated_where_it_was_drawn(kernel):
     # A loss read after the step that its own minibatch made is biased by −(ε(nβ)²/2m) Tr C.
-    random = Random.seeded(torch.Generator().manual_seed(0))
+    random = Random.seeded(generator(0))
     state = kernel.init(start(chains=5), gaussian(), random)
     for _ in range(3):
         before = state.position

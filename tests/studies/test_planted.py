@@ -106,6 +106,7 @@ def test_shares_of_choices():
     assert (table["stderr"] > 0).all()
 
 
+@pytest.mark.slow
 def test_a_small_selection_from_end_to_end(tmp_path):
     settings = {"families": ["tanh"], "samples": [60], "widths": [1, 2], "seeds": 1, "budget": 0.3}
     results, written = finished(SELECTION, settings, tmp_path)
@@ -118,6 +119,7 @@ def test_a_small_selection_from_end_to_end(tmp_path):
     assert (abs(table["waic"] - table["loo"]) < 2).all()
 
 
+@pytest.mark.slow
 def test_small_learning_curves_from_end_to_end(tmp_path):
     settings = {"models": ["mixture"], "samples": [60], "seeds": 3, "budget": 0.5, "draws": 400}
     results, written = finished(CURVES, settings, tmp_path)
@@ -133,6 +135,7 @@ def test_small_learning_curves_from_end_to_end(tmp_path):
     )
 
 
+@pytest.mark.slow
 def test_averaged_observations_have_the_slope_of_single_ones(tmp_path):
     settings = {
         "models": ["tanh"],
@@ -148,6 +151,7 @@ def test_averaged_observations_have_the_slope_of_single_ones(tmp_path):
     assert results.table["beta"].tolist() == pytest.approx([2 / math.log(100_000), 0.5 / math.log(100_000)])
 
 
+@pytest.mark.slow
 def test_a_small_temperature_study_from_end_to_end(tmp_path):
     settings = {
         "models": ["reduced-rank"],

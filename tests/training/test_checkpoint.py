@@ -72,7 +72,7 @@ def test_broken_files_are_named(tmp_path):
 
 
 def test_other_formats_are_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr("basinscope.training.checkpoint.FORMAT", 99)
+    monkeypatch.setattr("basinscope.adapters.training_file.FORMAT", 99)
     save_checkpoint(tmp_path / "file", {})
     monkeypatch.undo()
     with pytest.raises(bs.InputError, match="has format 99, this version reads 1"):

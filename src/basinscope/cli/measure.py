@@ -13,8 +13,6 @@ from rich.markup import escape
 
 from ..errors import InputError
 
-FORMATS = ("html", "md", "json", "parquet")
-
 
 def measure(
     checkpoint: Annotated[
@@ -76,8 +74,8 @@ def measure(
 
 def _selftest(subject: Any, checkpoint: Path, settings: dict[str, Any]) -> None:
     """Say how well these settings do on a network like this one."""
+    from ..adapters.checkpoints import read_weights
     from ..measures.selftest import selftest
-    from ..report.checkpoints import read_weights
 
     if not checkpoint.is_file():
         raise InputError(f"--selftest needs one checkpoint, and {str(checkpoint)!r} is none — name a file")
@@ -99,6 +97,8 @@ def _target(out: Path | None, kind: str) -> tuple[Path, str]:
     """The file to write and its format, checked before any computing starts."""
     if out is not None and out.is_dir():
         raise InputError(f"--out must be a file, and {str(out)!r} is a folder — for example {out / 'report.html'}")
+    from ..report.report import FORMATS
+
     kind = kind or (out.suffix.removeprefix(".").lower() if out is not None else "html")
     if kind not in FORMATS:
         raise InputError(f"--format must be one of {', '.join(FORMATS)}, got {kind!r}")

@@ -1,4 +1,4 @@
-"""Quadrature brackets of many vectors, averaged: a number with its standard error and bounds."""
+"""The averaging half of stochastic Lanczos quadrature: brackets of many vectors make a number, its error and bounds."""
 
 from __future__ import annotations
 
@@ -11,24 +11,29 @@ import torch
 from scipy.special import stdtrit
 
 from ..errors import InputError
-from ..estimates import Estimate
-from .bracket import Function, Runs
+from ..estimates import Check, Estimate
+from .bracket import Function, LanczosRuns
 from .operators import Operator
 
+MAX_ROUNDING_OF_RTOL = 0.1  # rounding errors in units of the tolerance
+MAX_STDERR_OF_RTOL = 2.0  # standard error in units of the tolerance
 CERTAINTY = 0.9999  # of the bounds: the quadrature bracket holds for certain, the average over probes only so
 
 
 @dataclass(frozen=True)
 class Average:
-    """One traced function.
+    """The trace of one function of an operator.
 
     Attributes:
-        value, stderr, freedom: middle of the bracket; Monte Carlo error and half of the bracket, in squares.
+        value: the middle of the bracket.
+        stderr: the Monte Carlo error and half of the width of the bracket, added in squares.
+        freedom: the degrees of freedom of the Monte Carlo error.
         bracket: Gauss and Gauss–Radau values averaged over probes: they enclose the average, not the trace.
         bounds: the bracket widened by Monte Carlo (99.99 %) and rounding errors.
         rounding: relative size of the operator's rounding errors, ε‖A‖ over the weight decay.
         closed: whether the bracket shrank below the Monte Carlo error before the steps ran out.
-        smallest: the operator's smallest eigenvalue as far as seen.
+        probes, steps: the number of random vectors, and of Lanczos steps from each.
+        smallest: the operator's smallest eigenvalue as far as the Lanczos runs show it.
     """
 
     value: float
@@ -43,27 +48,12 @@ class Average:
     smallest: float
 
     def estimate(self, name: str, rtol: float, diagnostics: Mapping[str, Any], factor: float = 1.0) -> Estimate:
-        """factor · the traced function, with a verdict."""
-        warnings = []
-        if not self.closed:
-            warnings.append(
-                f"after {self.steps} Lanczos steps the bracket [{factor * self.bracket[0]:.5g}, "
-                f"{factor * self.bracket[1]:.5g}] is still wider than the Monte Carlo error — raise the weight decay"
-            )
-        if self.smallest < 0:
-            warnings.append(negative(self.smallest))
-        if self.rounding > 0.1 * rtol:
-            warnings.append(
-                f"rounding errors may change the value by {self.rounding:.1%} — convert model and data to float64"
-            )
-        if self.stderr > 2 * rtol * abs(self.value):
-            warnings.append(f"the relative error is {self.stderr / abs(self.value):.1%}, above rtol={rtol:g}")
+        """factor · the traced function, with its checks."""
         return Estimate(
             name=name,
             value=factor * self.value,
             stderr=factor * self.stderr,
-            verdict="doubtful" if warnings else "ok",
-            warnings=tuple(warnings),
+            checks=self.checks(rtol, factor),
             freedom=self.freedom,
             bounds=(factor * self.bounds[0], factor * self.bounds[1]),
             diagnostics={
@@ -75,51 +65,76 @@ class Average:
             },
         )
 
+    def checks(self, rtol: float, factor: float = 1.0) -> tuple[Check, ...]:
+        """Whether the bracket closed, the operator is positive, and rounding and Monte Carlo errors are small."""
+        low, high = factor * self.bracket[0], factor * self.bracket[1]
+        share = 0.0 if self.stderr == 0 else self.stderr / abs(self.value) if self.value else math.inf
+        return (
+            Check(
+                "bracket", f"[{low:.5g}, {high:.5g}]", "narrower than the Monte Carlo error", self.closed,
+                "raise the weight decay",
+                reason=f"not converged: after {self.steps} Lanczos steps the bracket [{low:.5g}, {high:.5g}] is still "
+                f"wider than the Monte Carlo error",
+            ),
+            check_positive(self.smallest),
+            Check(
+                "rounding errors", f"{self.rounding:.1%}", f"at most {MAX_ROUNDING_OF_RTOL:g} rtol",
+                self.rounding <= MAX_ROUNDING_OF_RTOL * rtol, "convert model and data to float64",
+                reason=f"imprecise: rounding errors may change the value by {self.rounding:.1%}",
+            ),
+            Check(
+                "standard error", f"{share:.1%} of the value", f"at most {MAX_STDERR_OF_RTOL:g} rtol",
+                share <= MAX_STDERR_OF_RTOL * rtol, "raise rtol, or take method='exact' where it is affordable",
+                reason=f"imprecise: the relative error is {share:.1%}, above rtol={rtol:g}",
+            ),
+        )  # fmt: skip
+
 
 def averages(
-    operator: Operator, functions: Sequence[Function], levels: Sequence[float], runs: list[Runs], fixed: Runs | None,
-    rtol: float,
+    operator: Operator, functions: Sequence[Function], levels: Sequence[float], runs: list[LanczosRuns],
+    fixed: LanczosRuns | None, rtol: float,
 ) -> list[Average]:  # fmt: skip
     """The functions' means over the vectors of `runs`, plus their sums over those of `fixed`."""
     epsilon = torch.finfo(operator.dtype).eps
-    largest = max(run.ritz.largest for run in runs)
+    largest = max(run.ends.largest for run in runs)
     left, certain = _left_end(operator, runs, epsilon * largest, min(levels))
     rules = [run.nodes(left) for run in runs]
-    known = None if fixed is None else fixed.nodes(left)
-    found = []
+    fixed_rule = None if fixed is None else fixed.nodes(left)
+    results = []
     for function, level in zip(functions, levels, strict=True):
         low, high = (torch.cat(side) for side in zip(*(function.bracket(rule) for rule in rules), strict=True))
-        if known is not None:
-            base = [float(side.sum()) for side in function.bracket(known)]
+        if fixed_rule is not None:
+            base = [float(side.sum()) for side in function.bracket(fixed_rule)]
             low, high = low + base[0], high + base[1]
         low, high = torch.minimum(low, high), torch.maximum(low, high)  # equal up to rounding once exhausted
         middle = (low + high) / 2
         value, width, probes = float(middle.mean()), float((high - low).mean()), len(middle)
         noise = float(middle.std() / math.sqrt(probes))
         rounding = epsilon * largest / level
-        reach = float(stdtrit(probes - 1, 0.5 + CERTAINTY / 2)) * noise + rounding * abs(value)
+        margin = float(stdtrit(probes - 1, 0.5 + CERTAINTY / 2)) * noise + rounding * abs(value)
         bracket = float(low.mean()), float(high.mean())
-        goal = max(min(noise, rtol * abs(value)), rtol * abs(value) / 4)
-        found.append(
+        # Narrower than the Monte Carlo error or the tolerance, but no narrower than a quarter of the tolerance.
+        widest = max(min(noise, rtol * abs(value)), rtol * abs(value) / 4)
+        results.append(
             Average(
                 value=value,
                 stderr=math.hypot(noise, width / 2, rounding * value),
                 freedom=probes - 1,
                 bracket=bracket,
-                bounds=(bracket[0] - reach, bracket[1] + reach),
-                closed=certain and width <= goal,
+                bounds=(bracket[0] - margin, bracket[1] + margin),
+                closed=certain and width <= widest,
                 probes=probes,
                 steps=runs[0].steps,
                 rounding=rounding,
-                smallest=0.0 if operator.psd else min(run.ritz.smallest for run in runs),
+                smallest=0.0 if operator.psd else min(run.ends.smallest for run in runs),
             )
         )
-    return found
+    return results
 
 
-def _left_end(operator: Operator, runs: list[Runs], noise: float, level: float) -> tuple[float, bool]:
+def _left_end(operator: Operator, runs: list[LanczosRuns], noise: float, level: float) -> tuple[float, bool]:
     """A point left of the spectrum but right of −level, where the functions are singular; and whether it surely is."""
-    smallest = min(run.ritz.smallest for run in runs)
+    smallest = min(run.ends.smallest for run in runs)
     if operator.psd:
         # Rounding pushes zero eigenvalues a little below zero; the node must lie below what the runs see.
         left = 2 * min(smallest, 0.0) - noise
@@ -131,7 +146,7 @@ def _left_end(operator: Operator, runs: list[Runs], noise: float, level: float) 
         return left, True
     if smallest <= -level:
         raise InputError(indefinite(smallest, level))
-    left = min(0.0, min(run.ritz.smallest - run.ritz.residual for run in runs)) - noise
+    left = min(0.0, min(run.ends.smallest - run.ends.residual for run in runs)) - noise
     return (left, True) if left > -level else ((smallest - level) / 2, False)
 
 
@@ -143,9 +158,11 @@ def indefinite(smallest: float, level: float) -> str:
     )
 
 
-def negative(smallest: float) -> str:
-    """The warning for a Hessian that is not positive semi-definite, though H + Λ is."""
-    return (
-        f"the Hessian has negative eigenvalues, the smallest {smallest:.3g}: this is no minimum, and such directions "
-        f"count below zero — train on, or take matrix='fisher'"
-    )
+def check_positive(smallest: float, limit: float = 0.0) -> Check:
+    """Whether a matrix A is positive semi-definite, up to `-limit`, though A + Λ is in any case."""
+    return Check(
+        "smallest eigenvalue", f"{smallest:.3g}", "not negative", smallest >= -limit,
+        "train on, or take matrix='fisher'",
+        reason=f"not at a minimum: the Hessian has negative eigenvalues, the smallest {smallest:.3g}: this is no "
+        f"minimum, and such directions count below zero",
+    )  # fmt: skip

@@ -9,16 +9,18 @@ from typing import Any
 import torch
 
 from ..errors import InputError
-from ..estimates import Estimate
+from ..estimates import Check, Estimate
 from ..landscape import Landscape
 from ..progress import tracked
-from .averages import indefinite, negative
+from .averages import check_positive, indefinite
 from .bracket import Function
 from .decay import Decay, WeightDecay, read_decay
 from .kronecker import Sharing
 from .operators import operator
 from .spectra import Eigenvalues, choose, eigenvalues
 from .stochastic import Whitened, traced
+
+MAX_NEGATIVE_SHARE = 1e-6  # of the largest eigenvalue, that a negative one may be by rounding alone
 
 
 @dataclass(frozen=True)
@@ -57,38 +59,35 @@ def trace_function(
             averages = traced(
                 product, [kind.at(level) for level in decay.levels], decay.levels, seed=seed, rtol=rtol, report=report
             )
-        found = [
+        estimates = [
             average.estimate(kind.name, rtol, {**common, "weight_decay": decay.describe(level)})
             for average, level in zip(averages, decay.levels, strict=True)
         ]
     else:
         with tracked(kind.name.replace("_", " "), progress) as report:
             values = eigenvalues(land, matrix, method, decay.whitening, sharing, report)
-        found = [_from_eigenvalues(kind, values, level, decay, common) for level in decay.levels]
-    return found if decay.several else found[0]
+        estimates = [_from_eigenvalues(kind, values, level, decay, common) for level in decay.levels]
+    return estimates if decay.several else estimates[0]
 
 
 def _from_eigenvalues(
-    kind: TraceFunction, found: Eigenvalues, level: float, decay: Decay, common: dict[str, Any]
+    kind: TraceFunction, spectrum: Eigenvalues, level: float, decay: Decay, common: dict[str, Any]
 ) -> Estimate:
-    values = torch.cat([found.values, found.values.new_zeros(1)])  # zeros count for nothing
+    """Σ_i h(σ_i/λ) over all eigenvalues, with its bounds and checks."""
+    values = torch.cat([spectrum.values, spectrum.values.new_zeros(1)])  # h(0) = 0, so that an empty sum is one, too
     smallest, largest = float(values.min()), float(values.max())
     if smallest <= -level:
         raise InputError(indefinite(smallest, level))
     value = float(kind.at(level)(values).sum())
-    bound = found.bound if found.bound == "exact" or kind.concave else "neither"
-    warnings = []
-    if found.bound != "exact":
-        says = "an upper bound of" if bound == "upper" else "an approximation of unknown sign to"
-        warnings.append(f"method={found.method!r} gives {says} the {kind.name.replace('_', ' ')}, not itself")
-    if smallest < -1e-6 * largest:
-        warnings.append(negative(smallest))
+    bound = spectrum.bound if spectrum.bound == "exact" or kind.concave else "neither"
     return Estimate(
         name=kind.name,
         value=value,
         stderr=0.0,
-        verdict="doubtful" if warnings else "ok",
-        warnings=tuple(warnings),
+        checks=(
+            check_method(spectrum.method, bound, kind.name),
+            check_positive(smallest, MAX_NEGATIVE_SHARE * largest),
+        ),
         bounds={"exact": (value, value), "upper": (0.0, value), "neither": None}[bound],
         diagnostics={
             **common,
@@ -98,3 +97,12 @@ def _from_eigenvalues(
             "smallest": smallest,
         },
     )
+
+
+def check_method(method: str, bound: str, name: str) -> Check:
+    """Whether eigenvalues are the matrix's own, rather than those of a stand-in."""
+    meaning = {"exact": "exact", "upper": "an upper bound", "neither": "an approximation of unknown sign"}[bound]
+    return Check(
+        "method", f"{method}, {meaning}", "exact, or a bracket", bound == "exact", "take method='exact' or 'lanczos'",
+        reason=f"stand-in: method={method!r} gives {meaning} of the {name.replace('_', ' ')}, not itself",
+    )  # fmt: skip

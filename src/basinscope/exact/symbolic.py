@@ -11,12 +11,13 @@ from typing import Any
 from ..errors import InputError
 from ._checks import Coefficient, prior_exponents
 from ._faces import Point, compact_faces, edges, lattice_coordinates
+from ._reading import Polynomial, read
 from ._zeros import Terms, Zeros, zeros
 from .bounds import hessian_bounds
 from .polyhedra import newton
 from .polynomials import normal_crossing
 
-_MOST_SHEARS = 12
+_MAX_SHEARS = 12
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,8 @@ def polynomial(expr: Any, variables: Sequence[Any] | None = None, h: Sequence[in
     polyhedron's distance has the same λ (coordinates are then called adapted).
 
     Args:
-        expr: a sympy expression or its text, with rational coefficients.
+        expr: a sympy expression, or text of whole numbers, names, + - * / ** ^ and round brackets. Text is read by a
+            grammar of its own and never evaluated; coefficients are rational.
         variables: those of K, in the order of `h`; all of its symbols by name unless given. Variables that K does
             not contain add nothing to λ.
         h: exponents of a prior ∝ Π |w_i|^h_i; such a prior permits no change of coordinates.
@@ -79,6 +81,7 @@ def polynomial(expr: Any, variables: Sequence[Any] | None = None, h: Sequence[in
     crossing = _crossing(terms) if flat else None
     if crossing is not None:
         return Bound(*crossing, True, lower, "a product of powers of independent coordinates")
+    # Test every compact face; where an edge fails, change coordinates along its zero and look again.
     substitutions: list[str] = []
     while True:
         value, theta = newton([list(e) for e in terms], prior)
@@ -86,7 +89,7 @@ def polynomial(expr: Any, variables: Sequence[Any] | None = None, h: Sequence[in
         if faces is None:
             return _bounded(terms, value, flat, lower, substitutions, "the polyhedron has too many faces to test")
         verdicts = {face: _face_zeros(terms, face, names) for face in faces}
-        if all(found is Zeros.NONE for found in verdicts.values()):
+        if all(verdict is Zeros.NONE for verdict in verdicts.values()):
             counted = f"{len(faces)} compact face{'s' * (len(faces) > 1)}, none with a zero"
             return Bound(value, theta, True, lower, f"nondegenerate: {counted}", tuple(substitutions))
         if flat and len(names) == 2:
@@ -95,11 +98,11 @@ def polynomial(expr: Any, variables: Sequence[Any] | None = None, h: Sequence[in
                 theta = 2 if order == 1 / value else theta
                 return Bound(value, theta, True, lower, "degenerate, in adapted coordinates", tuple(substitutions))
         sheared = _sheared(terms, value, edges(faces), names) if flat else None
-        if sheared is None or len(substitutions) == _MOST_SHEARS:
-            guilty = next((face for face, found in verdicts.items() if found is Zeros.SOME), None)
+        if sheared is None or len(substitutions) == _MAX_SHEARS:
+            failing_face = next((face for face, verdict in verdicts.items() if verdict is Zeros.SOME), None)
             reason = (
-                f"degenerate: {_shown(terms, guilty, names)} vanishes off the coordinate planes"
-                if guilty is not None
+                f"degenerate: {_shown(terms, failing_face, names)} vanishes off the coordinate planes"
+                if failing_face is not None
                 else "not known to be nondegenerate: no proof that every face is free of zeros"
             )
             return _bounded(terms, value, flat, lower, substitutions, reason)
@@ -117,33 +120,14 @@ def _bounded(
     return Bound(value, None, False, lower, reason, tuple(substitutions))
 
 
-def _read(expr: Any, variables: Sequence[Any] | None) -> tuple[dict[Point, Fraction], list[str]]:
-    """The terms {exponents: coefficient} and the names of the variables."""
-    import sympy
-
-    try:
-        parsed = sympy.sympify(expr, rational=False)
-        named = sorted(map(str, parsed.free_symbols)) if variables is None else list(map(str, variables))
-        symbols = [sympy.Symbol(name) for name in named]
-    except (sympy.SympifyError, AttributeError, TypeError, SyntaxError) as error:
-        raise InputError(f"expr must be a polynomial, got {expr!r} — pass a sympy expression or its text") from error
-    if not symbols:
-        raise InputError(f"K must depend on a variable, got {expr!r}")
-    try:
-        poly = sympy.Poly(parsed, *symbols)
-    except sympy.PolynomialError as error:
-        raise InputError(f"expr must be a polynomial in {', '.join(map(str, symbols))}, got {expr!r}") from error
-    if poly.domain not in (sympy.ZZ, sympy.QQ):
-        raise InputError(
-            f"coefficients must be rational, got {expr!r} over {poly.domain} — write decimals as fractions, name every "
-            f"variable"
-        )
-    if poly.is_zero:
+def _read(expr: Any, variables: Sequence[Any] | None) -> tuple[Polynomial, list[str]]:
+    """The terms {exponents: coefficient} and the names of the variables of what can be a K."""
+    terms, names = read(expr, variables)
+    if not terms:
         raise InputError("K must not be zero everywhere: λ is 0 then, and nothing can be learned")
-    terms = _terms(poly)
-    if (0,) * len(symbols) in terms:
-        raise InputError(f"K must vanish at the origin, got K(0) = {terms[(0,) * len(symbols)]} — subtract the minimum")
-    return terms, [str(symbol) for symbol in symbols]
+    if (constant := terms.get((0,) * len(names))) is not None:
+        raise InputError(f"K must vanish at the origin, got K(0) = {constant} — subtract the minimum")
+    return terms, names
 
 
 def _crossing(terms: Terms) -> Coefficient | None:
@@ -155,9 +139,9 @@ def _crossing(terms: Terms) -> Coefficient | None:
     unit, factors = _poly(terms).factor_list()
     vanishing = []
     for factor, power in factors:
-        there = dict(factor.terms()).get(origin, 0)
-        if there:
-            unit *= there**power
+        at_origin = dict(factor.terms()).get(origin, 0)
+        if at_origin:
+            unit *= at_origin**power
         else:
             vanishing.append((dict(factor.terms()), power))
     axes = [tuple(int(i == j) for j in range(len(origin))) for i in range(len(origin))]
@@ -168,17 +152,19 @@ def _crossing(terms: Terms) -> Coefficient | None:
 
 
 def _face_zeros(terms: Terms, face: frozenset[Point], names: Sequence[str]) -> Zeros:
+    """What is known of the zeros off the coordinate planes of K's terms on a face."""
     places = lattice_coordinates(face)
-    found = zeros({places[e]: terms[e] for e in face})
-    if found is Zeros.NEGATIVE or (len(face) == 1 and _negative(terms, *face)):
+    verdict = zeros({places[e]: terms[e] for e in face})
+    if verdict is Zeros.NEGATIVE or (len(face) == 1 and _negative(terms, *face)):
         raise InputError(
             f"K must not be negative, but near the origin its part {_shown(terms, face, names)} is — pass an excess "
             f"loss, such as a sum of squares"
         )
-    return found
+    return verdict
 
 
 def _negative(terms: Terms, corner: Point) -> bool:
+    """Whether the term at a corner of the polyhedron takes negative values."""
     return terms[corner] < 0 or any(e % 2 for e in corner)
 
 
@@ -199,7 +185,7 @@ def _highest_order(terms: Terms, faces: Sequence[frozenset[Point]], value: Fract
 
 def _sheared(
     terms: Terms, value: Fraction, candidates: Sequence[frozenset[Point]], names: Sequence[str]
-) -> tuple[dict[Point, Fraction], str] | None:
+) -> tuple[Polynomial, str] | None:
     """K after a substitution w_i → w_i + c·w^m that lowers the polyhedron's value, and the substitution in words.
 
     An edge whose direction is a unit vector i less m ≥ 0 has the terms w^e·p(w_i/w^m); a rational zero c of p is a
@@ -207,7 +193,7 @@ def _sheared(
     """
     import sympy
 
-    symbols = sympy.symbols(list(names))
+    symbols = [sympy.Symbol(name) for name in names]
     k = _poly(terms, names).as_expr()
     for edge in candidates:
         for i, m in _graphs(edge):
@@ -257,8 +243,8 @@ def _poly(terms: Terms, names: Sequence[str] | None = None) -> Any:
 
     labels = [f"s{i}" for i in range(len(next(iter(terms))))] if names is None else names
     coefficients = {e: sympy.Rational(c.numerator, c.denominator) for e, c in terms.items()}
-    return sympy.Poly(coefficients, *sympy.symbols(list(labels)))
+    return sympy.Poly(coefficients, *map(sympy.Symbol, labels))
 
 
-def _terms(poly: Any) -> dict[Point, Fraction]:
+def _terms(poly: Any) -> Polynomial:
     return {tuple(map(int, e)): Fraction(int(c.p), int(c.q)) for e, c in poly.terms()}

@@ -9,12 +9,10 @@ import torch
 from torch import nn
 
 from ..errors import BasinscopeError, InputError
-from ..estimates import Estimate
+from ..estimates import VERDICTS, Estimate
 from ..landscape import Landscape
 from ..training.hooks import Clock, Measure, Row
 from ..training.trainer import evaluating
-
-_LEVELS = {"ok": 0.0, "doubtful": 1.0, "failed": 2.0}
 
 
 def numbers(row: Row | Estimate) -> dict[str, float]:
@@ -27,11 +25,11 @@ def numbers(row: Row | Estimate) -> dict[str, float]:
         {'llc': 2.5, 'llc_stderr': 0.5, 'llc_verdict': 0.0}
     """
     if isinstance(row, Estimate):
-        row = {row.name: row.value, f"{row.name}_stderr": row.stderr, f"{row.name}_verdict": row.verdict}
+        row = row.columns()
     found: dict[str, float] = {}
     for name, value in row.items():
-        if name.endswith("_verdict") and value in _LEVELS:
-            found[name] = _LEVELS[value]
+        if name.endswith("_verdict") and value in VERDICTS:
+            found[name] = float(VERDICTS.index(value))
         elif isinstance(value, (int, float)) and math.isfinite(value):
             found[name] = float(value)
     return found
@@ -63,9 +61,9 @@ class Following:
         >>> import torch, basinscope as bs
         >>> from basinscope.training import Every
         >>> x = torch.ones(4, 1)
-        >>> wanted = [Measure(bs.hessian_trace, Every(steps=2))]
+        >>> wanted = [Measure(bs.trace, Every(steps=2))]
         >>> follow = Following(wanted, lambda net: bs.Landscape(net, "mse", (x, x)))
-        >>> follow.look(torch.nn.Linear(1, 1), Clock(1, 1, 4), Clock(2, 2, 4))["hessian_trace"]
+        >>> follow.look(torch.nn.Linear(1, 1), Clock(1, 1, 4), Clock(2, 2, 4))["trace"]
         2.0
     """
 

@@ -42,7 +42,7 @@ class Log:
         found, at = numbers_at(row, step)
         self._run.log({**{self._prefix + name: value for name, value in found.items()}, f"{self._prefix}step": at})
         if isinstance(row, Estimate):
-            row = {f"{row.name}_warnings": "; ".join(row.warnings)}
+            row = row.columns()
         for name, value in row.items():
             if name.endswith("_warnings") and value:
                 self._run.summary[self._prefix + name] = value

@@ -12,18 +12,21 @@ import torch
 from numpy.typing import NDArray
 
 from ..checks import positive, whole
+from ..deprecated import warn_renamed
 from ..errors import InputError
+from ..estimates import Check
 from ..landscape import Landscape
 from ..progress import Report
 from ..sampling.calibration import resolution
 from ..sampling.diagnostics import split_rhat
 from ..sampling.draws import draws as onward
 from ..sampling.local import Outcome, Sampler, Settings
+from .checks import check_completion, check_mixing, check_survival
 from .pointwise import Stream, as_chains, streamed
 from .psis import Tails
 
 ENOUGH = 2000  # draws of all chains together, unless the user says otherwise
-MIXED = 1.1  # split-R̂ of draws of one posterior
+MAX_DRAW_BIAS = 0.05  # share of the mean excess loss by which the smallest minibatch step may still move it
 MEMORY = 2**30  # bytes, for what is kept of every draw
 _FEWEST = 16  # draws per chain
 Keep = Callable[[NDArray[np.float64], int], None]
@@ -37,13 +40,13 @@ class LogLikelihood:
     Attributes:
         values: (chains, draws, n).
         beta: inverse temperature of the draws.
-        doubts: why they may not be those of the posterior.
+        checks: whether they are those of the posterior.
         facts: settings and diagnostics of the chains.
     """
 
     values: NDArray[np.float64]
     beta: float
-    doubts: tuple[str, ...] = ()
+    checks: tuple[Check, ...] = ()
     facts: Mapping[str, Any] = field(default_factory=dict)
 
     def to_arviz(self) -> Any:
@@ -64,14 +67,14 @@ class LogLikelihood:
 
 @dataclass(frozen=True)
 class Evidence:
-    """Log-likelihoods at posterior draws, as far as they are kept, and what speaks against the draws.
+    """Log-likelihoods at posterior draws, as far as they are kept, and what was checked of the draws.
 
     Attributes:
         stream: sums over draws, a group per chain.
         alive: the groups that count.
         tails: the largest importance weights, where smoothing was asked for.
         trace: mean log-likelihood of every draw, (chains, draws).
-        doubts: why the draws may not be those of the posterior.
+        checks: whether the draws are those of the posterior.
         facts: settings and diagnostics.
         sampler, outcome: of a landscape's chains.
     """
@@ -80,10 +83,34 @@ class Evidence:
     alive: NDArray[np.bool_]
     tails: Tails | None
     trace: NDArray[np.float64]
-    doubts: tuple[str, ...] = ()
+    checks: tuple[Check, ...] = ()
     facts: Mapping[str, Any] = field(default_factory=dict)
     sampler: Sampler | None = None
     outcome: Outcome | None = None
+
+
+def temperature(source: Any, nbeta: float | None, beta: float | None) -> float:
+    """Inverse temperature β of draws of a landscape, or of log-likelihoods (…, n): nβ/n, or 1 unless given.
+
+    Args:
+        source: the landscape or log-likelihoods, which know n.
+        nbeta: nβ.
+        beta: β, as it was once asked for.
+
+    Examples:
+        >>> temperature(np.zeros((4, 100, 20)), 10.0, None), temperature(np.zeros((4, 100, 20)), None, None)
+        (0.5, 1.0)
+    """
+    if beta is not None:
+        warn_renamed("beta", "nbeta, which is n·beta", above=2)
+        if nbeta is not None:
+            raise InputError(f"nbeta is n times beta, got nbeta={nbeta!r} and beta={beta!r} — pass nbeta alone")
+        return positive("beta", beta)
+    if nbeta is None:
+        return 1.0
+    rows = source.values if isinstance(source, LogLikelihood) else source
+    n = rows.n if isinstance(rows, Landscape) else as_chains(rows).shape[2]
+    return positive("nbeta", nbeta) / n
 
 
 @dataclass(frozen=True)
@@ -139,11 +166,14 @@ def gather(
             raise InputError(
                 f"{name} is about drawing from a landscape, got log-likelihoods of draws made — leave it out"
             )
-    known: tuple[str, ...] = ()
+    known: tuple[Check, ...] = ()
     if isinstance(source, LogLikelihood):
-        if source.beta != asked.beta:
-            raise InputError(f"these draws are at beta={source.beta:g}, got beta={asked.beta:g} — pass theirs")
-        known, source = source.doubts, source.values
+        if not math.isclose(source.beta, asked.beta):
+            n = source.values.shape[2]
+            raise InputError(
+                f"these draws are at nbeta={n * source.beta:g}, got nbeta={n * asked.beta:g} — pass theirs"
+            )
+        known, source = source.checks, source.values
     rows = as_chains(source)
     chains, draws, n = rows.shape
     tails = None
@@ -153,11 +183,9 @@ def gather(
     stream = streamed(rows, asked.beta)
     trace = rows.mean(2).numpy()
     rhat = mixing(trace) if chains > 1 and draws >= 8 else math.nan
-    doubts = known
-    if rhat > MIXED and not known:
-        doubts = (f"not converged: split-R̂ = {rhat:.3f} between chains — draw longer chains",)
+    own = () if math.isnan(rhat) else (check_mixing(rhat, "draw longer chains"),)
     facts = {"n": n, "beta": asked.beta, "chains": chains, "draws": draws, "rhat": rhat}
-    return Evidence(stream, np.ones(stream.groups, bool), tails, trace, doubts, facts)
+    return Evidence(stream, np.ones(stream.groups, bool), tails, trace, known or own, facts)
 
 
 def chains_of(land: Landscape, asked: Asked, report: Report) -> tuple[Sampler, Outcome]:
@@ -167,11 +195,13 @@ def chains_of(land: Landscape, asked: Asked, report: Report) -> tuple[Sampler, O
     return sampler, sampler.run(at, report)
 
 
-def refuse_diverged(outcome: Outcome) -> None:
-    """Chains that all went to infinity have no draws."""
-    if not bool(torch.isfinite(outcome.displacement).all()) or not math.isfinite(outcome.excess):
+def refuse_diverged(outcome: Outcome, alive: torch.Tensor | None = None) -> None:
+    """Chains that all went to infinity have no draws, whether they did before or, as `alive` tells, while drawing."""
+    lost = outcome.diverged if alive is None else int((~alive).sum())
+    finite = bool(torch.isfinite(outcome.displacement).all()) and math.isfinite(outcome.excess)
+    if not finite or len(outcome.displacement) - lost < 2:
         raise InputError(
-            f"the chains diverged: {outcome.diverged} of {len(outcome.displacement)} — raise gamma="
+            f"the chains diverged: {lost} of {len(outcome.displacement)} — train longer, raise gamma="
             f"{outcome.at.gamma:.3g} or lower beta"
         )
 
@@ -212,6 +242,7 @@ def _sampled(land: Landscape, asked: Asked, report: Report, memory: float | None
         trace[:, number] = rows.mean(1).cpu().numpy()
         alive = living
         report(number / count, f"{number + 1} of {count} draws")
+    refuse_diverged(outcome, alive)
     kept = alive.cpu().numpy()
     if not kept.all():
         tails = None  # the largest weights of a dead chain cannot be told from those of the others
@@ -223,7 +254,7 @@ def _sampled(land: Landscape, asked: Asked, report: Report, memory: float | None
         "draws": count,
         "thin": thin,
     }
-    return Evidence(stream, kept, tails, trace[kept], doubts_of(outcome, kept, rhat), facts, sampler, outcome)
+    return Evidence(stream, kept, tails, trace[kept], checks_of(outcome, kept, rhat), facts, sampler, outcome)
 
 
 def facts_of(sampler: Sampler, outcome: Outcome) -> dict[str, Any]:
@@ -245,21 +276,19 @@ def facts_of(sampler: Sampler, outcome: Outcome) -> dict[str, Any]:
     }
 
 
-def doubts_of(outcome: Outcome, alive: NDArray[np.bool_], rhat: float) -> tuple[str, ...]:
-    """Why the draws may not be those of the posterior; `rhat` is of the draws themselves."""
-    doubts = []
-    if not alive.all():
-        doubts.append(f"diverged chains: {int((~alive).sum())} of {len(alive)} were left out — raise gamma")
-    if outcome.interrupted:
-        doubts.append("partial: sampling was interrupted before the chains had converged")
-    if not rhat < MIXED:
-        doubts.append(f"not converged: split-R̂ = {rhat:.3f} between chains — raise draws and budget")
-    if abs(outcome.slope) > 0.05:
-        doubts.append(
-            f"biased draws: the smallest minibatch step still moves the mean excess loss by {outcome.slope:.0%} — "
-            f"raise budget or batch_size"
-        )
-    return tuple(doubts)
+def checks_of(outcome: Outcome, alive: NDArray[np.bool_], rhat: float) -> tuple[Check, ...]:
+    """Whether the draws are those of the posterior; `rhat` is of the draws themselves."""
+    slope = abs(outcome.slope)
+    return (
+        check_survival(int((~alive).sum()), len(alive), "raise gamma"),
+        check_completion(outcome.interrupted, "the chains had converged"),
+        check_mixing(rhat, "raise draws and budget"),
+        Check(
+            "step-size bias", f"{slope:.1%} of the mean excess loss", f"at most {MAX_DRAW_BIAS:.0%}",
+            not slope > MAX_DRAW_BIAS, "raise budget or batch_size",
+            reason=f"biased draws: the smallest minibatch step still moves the mean excess loss by {outcome.slope:.0%}",
+        ),
+    )  # fmt: skip
 
 
 def mixing(trace: NDArray[np.float64]) -> float:

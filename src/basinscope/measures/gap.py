@@ -9,18 +9,20 @@ from typing import Any, Literal, get_args
 import torch
 from torch import Tensor
 
-from ..curvature.calibration import TRUSTED, Ratio, error_uncertainty, ratio
-from ..curvature.ghost import MOST_ROOTS, layer_traces
+from ..curvature import calibration
+from ..curvature.calibration import Ratio, error_uncertainty, ratio
+from ..curvature.ghost import MAX_ROOTS, layer_traces
 from ..curvature.gradients import Gradients
 from ..curvature.roots import count
 from ..curvature.spectra import choose, eigenvalues
 from ..errors import InputError
-from ..estimates import Estimate
-from ..landscape import Landscape
+from ..estimates import Check, Estimate
+from ..landscape import Landscape, check_landscape
 from .soft_rank import Method, soft_rank
-from .tic import Curvature, tic
+from .tic import Curvature, chosen_matrix, tic
 
 GapMethod = Literal["soft_rank", "tic", "trace_ratio", "trace_ratio_rank"]
+MAX_PARAMETERS_PER_SAMPLE = 1.0  # effective parameters beyond which no gap is small
 TRUNCATION = 1e-3  # Thomas et al. count the eigenvalues above this fraction of the largest
 
 
@@ -31,10 +33,11 @@ def gap(
     method: GapMethod = "soft_rank",
     held_out: Landscape | None = None,
     rank_method: Method = "auto",
-    curvature: Curvature = "fisher",
+    matrix: Curvature = "fisher",
     seed: int = 0,
     rtol: float = 0.02,
     progress: bool = True,
+    curvature: Curvature | None = None,
 ) -> Estimate:
     """The predicted gap, E_z[l(θ̂; z)] − L_n(θ̂), 1/n included.
 
@@ -54,7 +57,7 @@ def gap(
         held_out: the same network on data it was not trained on; C, F and H are then taken there. To combine a ratio
             from held-out data with a rank from training data, multiply `diagnostics["ratio"]` with a `soft_rank`.
         rank_method: how to compute the soft rank, see `soft_rank`.
-        curvature: `fisher` or `hessian` for `tic`.
+        matrix: `fisher` or `hessian` for `tic`. Its former name is `curvature`.
         seed: of random vectors.
         rtol: relative standard error that Lanczos aims at.
         progress: whether to show a progress bar.
@@ -71,6 +74,8 @@ def gap(
         >>> bs.gap(land, weight_decay=1.0).value
         0.125
     """
+    check_landscape(land)
+    matrix = chosen_matrix(matrix, curvature)
     if method not in get_args(GapMethod):
         raise InputError(f"method must be one of {', '.join(map(repr, get_args(GapMethod)))}, got {method!r}")
     if weight_decay is None and method in ("soft_rank", "tic"):
@@ -78,7 +83,7 @@ def gap(
     source = land if held_out is None else _same_point(land, held_out)
     options: dict[str, Any] = {"weight_decay": weight_decay, "seed": seed, "rtol": rtol, "progress": progress}
     if method == "tic":
-        factor = tic(source, curvature=curvature, **options)
+        factor = tic(source, matrix=matrix, **options)
         scatter = factor.diagnostics.get("sampling_stderr") or 0.0
         value, error = source.n * factor.value, source.n * math.hypot(factor.stderr, scatter)
         details: dict[str, Any] = {}
@@ -92,24 +97,17 @@ def gap(
         error = math.hypot(traces.stderr * factor.value, traces.value * factor.stderr)
         details = {"ratio": traces.value, "ratio_stderr": traces.stderr, "rank": factor.value}
     if not math.isfinite(value):
-        return Estimate(
-            name="gap",
-            value=math.nan,
-            stderr=math.inf,
-            verdict="failed",
-            warnings=("Tr F is zero: the model is sure of everything, and no ratio to its mistakes exists",),
-            diagnostics={"method": method, "calibrated": False, **details},
-        )
+        reason = "Tr F is zero: the model is sure of everything, and no ratio to its mistakes exists"
+        return Estimate.failed("gap", reason, {"method": method, "calibrated": False, **details})
     balance = None if land.loss.family == "custom" else error_uncertainty(source)
-    warnings = (*factor.warnings, *_doubts(land, held_out, balance, value))
     if balance is not None:
         details |= {"error_uncertainty": balance.value, "error_uncertainty_stderr": balance.stderr}
+    calibrated = () if balance is None else (check_calibration(balance, held_out is not None),)
     return Estimate(
         name="gap",
         value=value / land.n,
         stderr=error / land.n,
-        verdict="doubtful" if warnings else "ok",
-        warnings=warnings,
+        checks=(*factor.checks, *calibrated, check_smallness(value, land.n)),
         freedom=factor.freedom,
         diagnostics={
             "method": method,
@@ -121,31 +119,33 @@ def gap(
     )
 
 
-def _doubts(land: Landscape, held_out: Landscape | None, balance: Ratio | None, scaled: float) -> list[str]:
-    """Reasons not to believe a prediction; `scaled` is n times the gap."""
-    found = []
-    if balance is not None and not balance.calibrated:
-        data = "training" if held_out is None else "held-out"
-        found.append(
-            f"errors on the {data} data are {balance.value:.2g} times what the model expects, outside of "
-            f"{TRUSTED[0]:g} … {TRUSTED[1]:g}: "
-            + (
-                "it has learned them by heart, so the gap comes out too small — pass held_out data"
-                if balance.value < TRUSTED[0] and held_out is None
-                else "it is not calibrated there, so expect the order of magnitude only"
-            )
-        )
-    if scaled > land.n:
-        found.append(
-            f"the prediction holds for small gaps, and {scaled:.3g} effective parameters are more than {land.n} samples"
-        )
-    return found
+def check_calibration(balance: Ratio, held_out: bool) -> Check:
+    """Whether the model makes about as many mistakes as it expects, so that curvature stands in for gradient noise."""
+    low, high = calibration.CALIBRATED_RATIOS
+    learned = balance.value < low and not held_out
+    return Check(
+        "errors over expected errors", f"{balance.value:.2g}", f"{low:g} … {high:g}", balance.calibrated,
+        "pass held_out data" if learned else "expect the order of magnitude only",
+        reason=f"not calibrated: errors on the {'held-out' if held_out else 'training'} data are {balance.value:.2g} "
+        f"times what the model expects, outside of {low:g} … {high:g}"
+        + (": it has learned them by heart, so the gap comes out too small" if learned else ""),
+    )  # fmt: skip
+
+
+def check_smallness(parameters: float, n: int) -> Check:
+    """Whether the effective parameters, n times the gap, are few enough for an expansion in 1/n."""
+    return Check(
+        "effective parameters", f"{parameters:.3g}", f"at most {MAX_PARAMETERS_PER_SAMPLE:g} a sample",
+        parameters <= MAX_PARAMETERS_PER_SAMPLE * n, "expect the order of magnitude only",
+        reason=f"not small: the prediction holds for small gaps, and {parameters:.3g} effective parameters are more "
+        f"than {MAX_PARAMETERS_PER_SAMPLE * n:g} samples bear",
+    )  # fmt: skip
 
 
 def _trace_ratio(land: Landscape, rtol: float, seed: int) -> Ratio:
     """Tr C / Tr F. Both are means over samples, except where F has too many roots and its trace is sampled."""
     noise = Gradients(land, "covariance").norms()
-    if land.loss.family != "custom" and count(land, "fisher") <= MOST_ROOTS:
+    if land.loss.family != "custom" and count(land, "fisher") <= MAX_ROOTS:
         return ratio(noise, Gradients(land, "fisher").norms())
     fisher = layer_traces(land, "fisher", rtol=rtol, seed=seed)
     found = ratio(noise, torch.full_like(noise, fisher.value))

@@ -8,13 +8,12 @@ from typing import Any
 import numpy as np
 import torch
 
-from ..errors import InputError
-from ..estimates import Estimate, Verdict
-from ..landscape import Landscape
+from ..estimates import Estimate
+from ..landscape import Landscape, check_landscape
 from ..progress import tracked
 from ..sampling.calibration import Resolution, resolution
 from ..sampling.local import Outcome, Sampler, Settings
-from ..sampling.runs import BELOW
+from .llc_checks import llc_checks
 
 _TRACE_BLOCKS = 256
 _ROUNDING = {torch.float32: 1e-4, torch.float64: 1e-9}  # relative error of mean losses that no sampling removes
@@ -68,13 +67,10 @@ def llc(
         >>> net = torch.nn.Linear(3, 1, bias=False)
         >>> _ = torch.nn.init.ones_(net.weight)
         >>> est = bs.llc(bs.Landscape(net, "mse", (x, x.sum(1, keepdim=True))), seed=0)
-        >>> est.verdict, abs(est.value - 1.5) < 0.15
-        ('ok', True)
+        >>> abs(est.value - 1.5) < 0.15, est.stderr < 0.05
+        (True, True)
     """
-    if not isinstance(land, Landscape):
-        raise InputError(
-            f"land must be a Landscape, got {type(land).__name__} — make one with bs.Landscape(model, ...)"
-        )
+    check_landscape(land)
     settings = Settings(sampler, chains, draws, step_size, batch_size, burn_in, rtol, budget, seed)
     at = resolution(land, nbeta, gamma)
     with tracked("llc", progress) as report:
@@ -84,18 +80,21 @@ def llc(
     return judged(measured, outcome, sides)
 
 
-def _sides(measured: Sampler, outcome: Outcome, report: Any) -> dict[float, tuple[float, float]]:
+def _sides(measured: Sampler, outcome: Outcome, report: Any) -> dict[float, tuple[float, float]] | None:
     """λ̂ and its standard error at γ/3 and 3γ, from where the chains are; none for a run that was cut short or is a
-    plain kernel."""
+    plain kernel, and None if they are interrupted themselves."""
     if outcome.sampler not in ("hmc", "minibatch") or outcome.interrupted or outcome.diverged:
         return {}
+    found = {}
     try:
-        return {
-            gamma: _told(measured.run(Resolution(outcome.at.nbeta, gamma), report, outcome))
-            for gamma in (outcome.at.gamma / 3, 3 * outcome.at.gamma)
-        }
+        for gamma in (outcome.at.gamma / 3, 3 * outcome.at.gamma):
+            side = measured.run(Resolution(outcome.at.nbeta, gamma), report, outcome)
+            if side.interrupted:
+                return None
+            found[gamma] = _told(side)
     except KeyboardInterrupt:
-        return {}
+        return None
+    return found
 
 
 def _told(outcome: Outcome) -> tuple[float, float]:
@@ -103,14 +102,13 @@ def _told(outcome: Outcome) -> tuple[float, float]:
     return outcome.at.nbeta * outcome.excess, outcome.at.nbeta * outcome.stderr
 
 
-def judged(measured: Sampler, outcome: Outcome, sides: dict[float, tuple[float, float]]) -> Estimate:
-    """The estimate with its verdict, from a finished run."""
+def judged(measured: Sampler, outcome: Outcome, sides: dict[float, tuple[float, float]] | None) -> Estimate:
+    """The estimate with its verdict, from a finished run; `sides` is None where those runs were interrupted."""
     value, sampled = _told(outcome)
     stderr = math.hypot(sampled, _ROUNDING[measured.land.dtype] * abs(value))
-    diagnostics = _diagnostics(measured, outcome, sides)
-    failures, doubts = _reasons(value, stderr, outcome, diagnostics)
-    verdict: Verdict = "failed" if failures else "doubtful" if doubts else "ok"
-    return Estimate("llc", value, stderr, verdict, (*failures, *doubts), diagnostics)
+    diagnostics = _diagnostics(measured, outcome, sides or {})
+    diagnostics["interrupted"] |= sides is None
+    return Estimate("llc", value, stderr, llc_checks(value, stderr, diagnostics), diagnostics)
 
 
 def _diagnostics(measured: Sampler, outcome: Outcome, sides: dict[float, tuple[float, float]]) -> dict[str, Any]:
@@ -122,7 +120,8 @@ def _diagnostics(measured: Sampler, outcome: Outcome, sides: dict[float, tuple[f
         "dimension": land.dimension,
         "loss": float(measured.losses.base.mean()),
         "sampler": outcome.sampler,
-        "chains": len(run.alive) if len(outcome.runs) == 1 else int(run.alive.sum()),
+        "chains": int(run.alive.sum()),
+        "started": len(run.alive),
         "diverged": outcome.diverged,
         "draws": run.trace.draws,
         "burn_in": int(run.discard * run.trace.draws),
@@ -176,65 +175,3 @@ def _trace(nbeta: float, outcome: Outcome) -> np.ndarray[Any, Any]:
     stride = max(1, rows.shape[1] // _TRACE_BLOCKS)
     whole = rows.shape[1] // stride * stride
     return nbeta * rows[:, :whole].reshape(len(rows), -1, stride).mean(2)
-
-
-def _reasons(value: float, stderr: float, outcome: Outcome, found: dict[str, Any]) -> tuple[list[str], list[str]]:
-    """What makes the number wrong, and what makes it doubtful, in words."""
-    failures: list[str] = []
-    doubts: list[str] = []
-    diverged, chains = outcome.diverged, sum(len(run.alive) for run in outcome.runs[:1])
-    if not math.isfinite(value):
-        failures.append(f"diverged: {diverged} of {chains} chains diverged — use a smaller step_size or a larger gamma")
-        return failures, doubts
-    if diverged:
-        doubts.append(f"diverged chains: {diverged} of {chains} were stopped and left out — use a smaller step_size")
-    if outcome.interrupted:
-        doubts.append("partial: sampling was interrupted before the standard error target was met")
-    gradient = found["gradient_term"]
-    if value <= 0:
-        failures.append(
-            f"not at a minimum: λ̂ = {value:.3g} is not positive, so chains found lower loss than w* has — train "
-            f"longer, or raise gamma"
-        )
-    elif gradient is not None and gradient > 0.1 * value:
-        doubts.append(
-            f"not at a minimum: the gradient term ½(nβ)²gᵀA⁻¹g = {gradient:.3g} is {gradient / value:.0%} of λ̂ — train "
-            f"longer, or read λ̂ as a lower value"
-        )
-    if not math.isfinite(stderr):
-        doubts.append("imprecise: too few draws for a standard error — raise draws or lower burn_in")
-    if found["acceptance"] < 0.1:
-        doubts.append(f"not converged: only {found['acceptance']:.0%} of proposals are accepted — lower step_size")
-    if not found["rhat"] < 1.5 or (found["rhat"] > 1.1 and stderr > 0.01 * abs(value)):
-        doubts.append(f"not converged: split-R̂ = {found['rhat']:.3f} between chains — raise budget")
-    drift = abs(found["drift"])
-    if drift > max(0.05 * abs(value), 4 * math.sqrt(2) * stderr):
-        doubts.append(
-            f"not converged: λ̂ still moves by {drift / abs(value):.0%} over the run's last half — raise budget"
-        )
-    if stderr > 0.1 * abs(value) and value > -BELOW * stderr:  # below that no more draws are wanted
-        doubts.append(f"imprecise: the standard error is {stderr / abs(value):.0%} of λ̂ — raise budget")
-    off = abs(found["virial"] - 1)
-    if off > 0.1 and off > 4 * found["virial_stderr"]:
-        doubts.append(
-            f"not in equilibrium: the virial ratio is {found['virial']:.2f} instead of 1 — "
-            + ("use a smaller step_size" if found["virial"] > 1 else "raise budget")
-        )
-    if math.isfinite(outcome.slope) and abs(outcome.slope) > 0.15:
-        doubts.append(
-            f"step-size bias: the smallest step is {outcome.slope:.0%} off the extrapolation — raise batch_size or "
-            f"budget"
-        )
-    doubts += _prior_dominated(found, value)
-    return failures, doubts
-
-
-def _prior_dominated(found: dict[str, Any], value: float) -> list[str]:
-    """λ̂ that the localiser decides: no direction is stiffer than γ and λ̂ grows nearly in proportion to 1/γ."""
-    curve = found["gamma_curve"]
-    if len(curve) < 3 or curve[0][1] < 2.2 * value or found["nbeta"] * found["largest_eigenvalue"] > found["gamma"]:
-        return []
-    return [
-        f"prior-dominated: no direction is stiffer than gamma={found['gamma']:.3g}, and λ̂ triples with 1/gamma — lower "
-        f"gamma or raise nbeta"
-    ]

@@ -7,11 +7,12 @@ from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..errors import InputError
-from ..estimates import Estimate
+from ..estimates import Check, Estimate
 from ..progress import tracked
-from .evidence import MEMORY, Asked, Evidence, gather
+from .evidence import MEMORY, Asked, Evidence, gather, temperature
 from .psis import reliable_shape
 from .verdicts import drawn
 
@@ -21,7 +22,7 @@ Method = Literal["psis", "importance"]
 def loo(
     source: Any,
     *,
-    beta: float = 1.0,
+    nbeta: float | None = None,
     method: Method = "psis",
     memory: float = MEMORY,
     gamma: float | None = None,
@@ -33,6 +34,7 @@ def loo(
     budget: float = 60.0,
     seed: int = 0,
     progress: bool = True,
+    beta: float | None = None,
 ) -> Estimate:
     """CvL = −(1/n) Σ_i log (E[p_i^(1−β)] / E[p_i^(−β)]), the leave-one-out loss per sample, without a refit.
 
@@ -43,7 +45,7 @@ def loo(
 
     Args:
         source: a landscape, whose local posterior is sampled, or log-likelihoods (draws, n) or (chains, draws, n).
-        beta: inverse temperature of the draws.
+        nbeta: inverse temperature nβ of the draws; n unless given, so that β = 1. Its former name is `beta`, for β.
         method: `psis`, or `importance` for the plain weights.
         memory: bytes that smoothing may take: 16·n·(3√S + 1) are needed.
         gamma, sampler, chains, draws, batch_size, rtol, budget, seed, progress: as for `waic`.
@@ -61,7 +63,7 @@ def loo(
     """
     if method not in ("psis", "importance"):
         raise InputError(f"method must be 'psis' or 'importance', got {method!r}")
-    asked = Asked(beta, gamma, sampler, chains, draws, batch_size, rtol, budget, seed)
+    asked = Asked(temperature(source, nbeta, beta), gamma, sampler, chains, draws, batch_size, rtol, budget, seed)
     with tracked("loo", progress) as report:
         return from_evidence(gather(source, asked, report, memory=memory if method == "psis" else None))
 
@@ -76,11 +78,12 @@ def from_evidence(evidence: Evidence) -> Estimate:
     plain = {"importance": found.leave_one_out, "bayes_training_loss": found.bayes_training_loss}
     if evidence.tails is None:
         plain |= _spread(-found.log_leave_one_out) | {"method": "importance"}
-        doubts = ["unchecked weights: without k̂ nothing tells whether the largest weights decide — use method='psis'"]
-        return drawn("loo", evidence, lambda each: each.leave_one_out, scale=scale, doubts=doubts, found=plain)
+        checks = [_UNCHECKED_WEIGHTS]
+        return drawn(
+            "loo", evidence, lambda each: each.leave_one_out, scale=scale, of=_SCALE, checks=checks, found=plain
+        )
     smoothed = evidence.tails.smoothed()
     limit = reliable_shape(evidence.tails.draws)
-    bad = np.flatnonzero(~(smoothed.shape <= limit))
     terms = -smoothed.log_leave_one_out
     value = float(terms.mean())
     estimate = drawn(
@@ -88,42 +91,50 @@ def from_evidence(evidence: Evidence) -> Estimate:
         evidence,
         lambda each: each.leave_one_out,
         scale=scale,
-        doubts=_bad_weights(smoothed.shape, bad, limit),
+        of=_SCALE,
+        checks=[check_weights(smoothed.shape, limit)],
         found=plain
         | _spread(terms)
         | {
             "method": "psis",
-            "unreliable": len(bad),
+            "unreliable": int((~(smoothed.shape <= limit)).sum()),
             "largest_shape": float(smoothed.shape.max()),
             "reliable_shape": limit,
             "pointwise": {"loo": terms, "shape": smoothed.shape},
         },
     )
-    if len(bad) < found.n:
+    if estimate.diagnostics["unreliable"] < found.n:
         return replace(estimate, value=value)
-    reason = (
-        f"no reliable weights: k̂ exceeds {limit:.2f} for every one of {found.n} samples, so that draws with all of "
-        f"them say nothing about a fit without one — take more draws, or refit"
-    )
-    return replace(
-        estimate,
-        value=math.nan,
-        stderr=math.nan,
-        verdict="failed",
-        warnings=(reason, *evidence.doubts),
-        diagnostics={**estimate.diagnostics, "unreliable_value": value},
-    )
+    diagnostics = {**estimate.diagnostics, "unreliable_value": value}
+    return replace(estimate, value=math.nan, stderr=math.nan, diagnostics=diagnostics)
 
 
 def _spread(terms: Any) -> dict[str, Any]:
     return {"sampling_stderr": float(terms.std() / math.sqrt(len(terms))), "pointwise": {"loo": terms}}
 
 
-def _bad_weights(shape: Any, bad: Any, limit: float) -> list[str]:
-    if not len(bad):
-        return []
+_SCALE = "the difference from the training loss"
+_UNCHECKED_WEIGHTS = Check(
+    "Pareto shapes k̂", "unknown", "known", False, "use method='psis'",
+    reason="unchecked weights: without k̂ nothing tells whether the largest weights decide",
+)  # fmt: skip
+
+
+def check_weights(shape: NDArray[np.float64], limit: float) -> Check:
+    """Whether the largest importance weights leave a mean: k̂ up to min(1 − 1/log₁₀ S, 0.7) (Vehtari et al. 2024).
+
+    Samples out of range make the number doubtful; if all of them are, there is none.
+    """
+    bad = np.flatnonzero(~(shape <= limit))
+    name, seen, wanted = "Pareto shapes k̂", f"out of range for {len(bad)} of {len(shape)} samples", f"up to {limit:.2f}"
+    if len(bad) == len(shape):
+        return Check(
+            name, seen, wanted, False, "take more draws, or refit", "failure",
+            f"no reliable weights: k̂ exceeds {limit:.2f} for every one of {len(shape)} samples, so that draws with all "
+            f"of them say nothing about a fit without one",
+        )  # fmt: skip
     worst = bad[np.argsort(-shape[bad])][:5].tolist()
-    return [
-        f"unreliable weights: k̂ exceeds {limit:.2f} for {len(bad)} of {len(shape)} samples, worst at {worst} — take "
-        f"more draws, or refit without those"
-    ]
+    return Check(
+        name, seen, wanted, not len(bad), "take more draws, or refit without those",
+        reason=f"unreliable weights: k̂ exceeds {limit:.2f} for {len(bad)} of {len(shape)} samples, worst at {worst}",
+    )  # fmt: skip

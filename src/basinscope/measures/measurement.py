@@ -2,31 +2,30 @@
 
 from __future__ import annotations
 
-import hashlib
-import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import torch
 
 from ..checks import positive
-from ..curvature.spectra import HESSIAN_LIMIT, choose
-from ..errors import BasinscopeError, InputError
+from ..curvature.spectra import MAX_HESSIAN_DIMENSION, choose
+from ..errors import BasinscopeError
 from ..estimates import Estimate
-from ..landscape import Landscape
+from ..landscape import Landscape, check_landscape
 from ..progress import Report, tracked
-from ..samples import tensors
+from ..samples import digest
 from ..sampling.cost import cost
 from .criteria import criteria
 from .gap import gap
-from .hessian_trace import hessian_trace
 from .llc import llc
 from .log_det import log_det
+from .measured import ChainTraces, LandscapeFacts, Measurement, SpectrumCurve
 from .soft_rank import Matrix, soft_rank
 from .spectrum import Spectrum, spectrum
+from .trace import trace
 from .wbic import from_llc
 
 _PRODUCTS = 600  # matrix–vector products that the curvature of a large network takes
@@ -37,31 +36,6 @@ _CURVE = 31
 _CRITERIA = ("waic", "loo", "tic", "aic", "bic", "fluctuation")
 _SHARE = 0.25  # of the budget, for the draws behind WAIC and LOO, which are at β = 1 and mix slowly
 _POLE = 3.0  # times a negative eigenvalue: closer to it σ/(σ + Λ) is all about that one direction
-
-
-@dataclass(frozen=True)
-class Measurement:
-    """What was measured of one landscape.
-
-    Attributes:
-        subject: network, parameters, samples, loss and digests of weights and data.
-        llc: the learning coefficient λ̂, from sampling.
-        quadratic: ½ soft rank at γ/(nβ), what λ̂ is on a quadratic basin.
-        curve: pairs of γ and ½ soft rank.
-        estimates: everything else by name.
-        spectrum: of the Hessian; None where it was left out or refused.
-        notes: choices made on the way, in words.
-        seconds: it took, by part.
-    """
-
-    subject: Mapping[str, Any]
-    llc: Estimate
-    quadratic: Estimate
-    curve: Sequence[tuple[float, float]]
-    estimates: Mapping[str, Estimate]
-    spectrum: Spectrum | None
-    notes: Sequence[str] = ()
-    seconds: Mapping[str, float] = field(default_factory=dict)
 
 
 def measurement(
@@ -102,10 +76,7 @@ def measurement(
     """
     if weight_decay is not None:
         positive("weight_decay", weight_decay)
-    if not isinstance(land, Landscape):
-        raise InputError(
-            f"land must be a Landscape, got {type(land).__name__} — make one with bs.Landscape(model, loss, data)"
-        )
+    check_landscape(land)
     parts = _Parts()
     coefficient = parts.timed(
         "llc",
@@ -120,9 +91,7 @@ def measurement(
         half, curve = parts.timed("quadratic", lambda: _quadratic(view, found, seed))
         report(0.3, "trace")
         others = {
-            "hessian_trace": parts.attempt(
-                "hessian_trace", lambda: hessian_trace(view, rtol=0.02, seed=seed, progress=False)
-            )
+            "hessian_trace": parts.attempt("hessian_trace", lambda: trace(view, rtol=0.02, seed=seed, progress=False))
         }
         values = None if brief else _rest(land, view, coefficient, decay, budget, seed, parts, others, report)
     notes = [
@@ -144,7 +113,10 @@ def measurement(
             else []
         ),
     ]
-    return Measurement(subject_of(land), coefficient, half, curve, others, values, notes, parts.seconds)
+    return Measurement(
+        subject_of(land), coefficient, half, curve, others, ChainTraces.of(coefficient),
+        None if values is None else SpectrumCurve.of(values), notes, parts.seconds,
+    )  # fmt: skip
 
 
 def _rest(
@@ -209,19 +181,19 @@ class _Parts:
         try:
             return dict(self.timed("criteria", compute))
         except BasinscopeError as error:
-            return {name: Estimate(name, math.nan, math.nan, "failed", (str(error),)) for name in names}
+            return {name: Estimate.failed(name, error) for name in names}
 
     def attempt(self, name: str, compute: Callable[[], Estimate]) -> Estimate:
         try:
             found: Estimate = self.timed(name, compute)
             return found
         except BasinscopeError as error:
-            return Estimate(name, math.nan, math.nan, "failed", (str(error),))
+            return Estimate.failed(name, error)
 
 
 def _affordable(land: Landscape, budget: float) -> Landscape:
     """As much of the data as curvature can look at within the budget, evenly chosen."""
-    products = max(_PRODUCTS, land.dimension if land.dimension <= HESSIAN_LIMIT else 0)
+    products = max(_PRODUCTS, land.dimension if land.dimension <= MAX_HESSIAN_DIMENSION else 0)
     most = budget / (products * _PRODUCT * cost(land).each)
     if most >= land.n:
         return land
@@ -252,7 +224,7 @@ def _quadratic(land: Landscape, found: Mapping[str, Any], seed: int) -> tuple[Es
                 if each == gamma or each / nbeta > _POLE * -(half.diagnostics.get("smallest") or 0.0)
             ]
             return halves[levels.index(gamma)], curve
-    return Estimate("half_soft_rank", math.nan, math.nan, "failed", (reasons[0],)), []
+    return Estimate.failed("half_soft_rank", reasons[0]), []
 
 
 def _ranks(land: Landscape, matrix: Matrix | str, levels: list[float], seed: int) -> list[Estimate]:
@@ -274,37 +246,22 @@ def _largest(values: Spectrum) -> Estimate:
         "largest_eigenvalue",
         float(values.largest[0]),
         float(values.largest_residuals[0]),
-        values.verdict,
-        values.warnings,
+        values.checks,
         {"smallest": float(values.smallest[0]) if len(values.smallest) else None, "products": values.products},
     )
 
 
-def subject_of(land: Landscape) -> dict[str, Any]:
+def subject_of(land: Landscape) -> LandscapeFacts:
     """What a landscape is: network, data and loss, with digests of weights and samples."""
-    return {
-        "network": type(land.module).__name__,
-        "parameters": land.dimension,
-        "layers": [[name, list(tensor.shape)] for name, tensor in land.parameters.items()],
-        "samples": land.n,
-        "loss": land.loss.name,
-        "loss_value": float(land.per_sample().mean()),
-        "dtype": str(land.dtype).removeprefix("torch."),
-        "device": str(land.device),
-        "weights_sha256": digest(land.parameters.values()),
-        "data_sha256": digest(tensors((land.samples.inputs, land.samples.target))),
-    }
-
-
-def digest(values: Any) -> str:
-    """A digest of tensors: their bytes, types and shapes.
-
-    Examples:
-        >>> digest([torch.zeros(2)]) == digest([torch.zeros(2)]) != digest([torch.zeros(2, 1)])
-        True
-    """
-    found = hashlib.sha256()
-    for tensor in values:
-        found.update(f"{tensor.dtype} {tuple(tensor.shape)}".encode())
-        found.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().data)
-    return found.hexdigest()
+    return LandscapeFacts(
+        network=type(land.module).__name__,
+        parameters=land.dimension,
+        layers=[[name, list(tensor.shape)] for name, tensor in land.parameters.items()],
+        samples=land.n,
+        loss=land.loss.name,
+        loss_value=float(land.per_sample().mean()),
+        dtype=str(land.dtype).removeprefix("torch."),
+        device=str(land.device),
+        weights_sha256=digest(land.parameters.values()),
+        data_sha256=land.samples.digest(),
+    )

@@ -7,8 +7,8 @@ import torch
 from ..curvature.eigen import top_eigenpairs
 from ..curvature.operators import operator
 from ..errors import InputError
-from ..estimates import Estimate
-from ..landscape import Landscape
+from ..estimates import Check, Estimate
+from ..landscape import Landscape, check_landscape
 from ..progress import tracked
 
 
@@ -43,6 +43,7 @@ def operator_norm(
         >>> round(bs.operator_norm(land).value, 4)  # F = XᵀX/n
         4.5
     """
+    check_landscape(land)
     if not 0 < rtol < 1:
         raise InputError(f"rtol must lie between 0 and 1, got {rtol}")
     with tracked(f"Norm of the {matrix}", progress) as report:
@@ -57,15 +58,16 @@ def operator_norm(
         )
     value, residual = abs(float(pairs.values[0])), float(pairs.residuals[0])
     rounding = 50 * torch.finfo(land.dtype).eps * value
-    warnings = () if pairs.converged else (
-        f"the residual {residual:.2g} is above rtol·‖A‖ = {rtol * value:.2g} — raise max_products",
+    check = Check(
+        "residual ‖Ax − θx‖", f"{residual:.2g}", "at most rtol·‖A‖", pairs.converged,
+        "raise max_products",
+        reason=f"not converged: the residual {residual:.2g} is above rtol·‖A‖ = {rtol * value:.2g}",
     )  # fmt: skip
     return Estimate(
         name=f"{matrix}_norm",
         value=value,
         stderr=residual,
-        verdict="ok" if pairs.converged else "doubtful",
-        warnings=warnings,
+        checks=(check,),
         bounds=(value - rounding, value + residual + rounding),
         diagnostics={"matrix": matrix, "eigenvalue": float(pairs.values[0]), "products": pairs.products},
     )

@@ -17,6 +17,7 @@ from .pointwise import refuse_infinite
 Array = NDArray[np.float64]
 
 SHORTEST = 5  # weights that make a tail
+MAX_SHAPE = 0.7  # k̂ beyond which no number of draws gives a trustworthy answer
 _BLOCK = 16 * 2**20  # bytes that one piece of the Pareto fit may take
 _PRIOR_STRENGTH, _PRIOR_SHAPE = 10, 0.5  # the weak prior on k of the paper's appendix C
 _PRIOR_SCALE = 3  # of the profile's grid (Zhang and Stephens 2009)
@@ -50,7 +51,7 @@ def reliable_shape(draws: int) -> float:
         >>> round(reliable_shape(1000), 3), reliable_shape(10**6)
         (0.667, 0.7)
     """
-    return min(1 - 1 / math.log10(max(draws, 2)), 0.7)
+    return min(1 - 1 / math.log10(max(draws, 2)), MAX_SHAPE)
 
 
 class Tails:

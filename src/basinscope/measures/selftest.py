@@ -9,8 +9,8 @@ from typing import Any
 from torch import Tensor
 
 from ..errors import InputError
-from ..estimates import Estimate, Verdict
-from ..landscape import Landscape
+from ..estimates import Check, Estimate
+from ..landscape import Landscape, check_landscape
 from ..sampling.calibration import Resolution, resolution
 from .llc import llc
 from .operator_norm import operator_norm
@@ -18,8 +18,10 @@ from .planting import PlantedNetwork, plant
 
 _STEEP = 100.0  # least stiffness nβσ of the planted network in units of γ
 _FEW = 4096  # samples on which the user's steepest direction is sought
-_GOOD, _FAIR = 0.05, 0.15  # relative errors
-_STANDARD_ERRORS = 4.0
+MAX_ERROR = 0.05  # relative error of a passed selftest
+MAX_DOUBTFUL_ERROR = 0.15  # relative error beyond which the selftest has failed
+MAX_ERROR_STDERRS = 4.0  # error in standard errors
+CHANCE_STDERRS = 2.0  # standard errors that an error may owe to chance
 _COUPLING = 0.006  # relative error of the planted network's value at finite resolution
 
 
@@ -62,8 +64,9 @@ def selftest(
             `llc`.
 
     Returns:
-        An `Estimate` of the relative error λ̂/λ_t − 1 with its standard error. The verdict is `ok` within 5 % (and 4
-        standard errors), `doubtful` within 15 %, else `failed`; `warnings` say so in words. `diagnostics` hold `llc`
+        An `Estimate` of the relative error λ̂/λ_t − 1 with its standard error s. Two standard errors of it may be
+        chance: the verdict is `ok` where the rest is at most 5 %, s itself at most 5 %, and the error within 4 s;
+        `doubtful` where the rest is at most 15 %, else `failed`; `warnings` say so in words. `diagnostics` hold `llc`
         and `llc_stderr` of the planted network, `reference` λ_t, `exact` λ, `z`, and how it was planted.
 
     Examples:
@@ -72,14 +75,11 @@ def selftest(
         >>> _ = torch.manual_seed(0)
         >>> net = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.Tanh(), torch.nn.Linear(4, 1))
         >>> land = bs.Landscape(net, "mse", (x, x.sum(1, keepdim=True)))
-        >>> tried = bs.selftest(land, gamma=1.0, budget=10, progress=False)
-        >>> tried.verdict, tried.diagnostics["widths"], tried.diagnostics["exact"]
-        ('ok', [3, 4, 1], 1.5)
+        >>> tried = bs.selftest(land, gamma=1.0, rtol=0.05, budget=2, progress=False)
+        >>> abs(tried.value) < 6 * tried.stderr, tried.diagnostics["widths"], tried.diagnostics["exact"]
+        (True, [3, 4, 1], 1.5)
     """
-    if not isinstance(land, Landscape):
-        raise InputError(
-            f"land must be a Landscape, got {type(land).__name__} — make one with bs.Landscape(model, ...)"
-        )
+    check_landscape(land)
     at = resolution(land, nbeta, gamma)
     widths = widths_of(land)
     planted = plant(
@@ -138,24 +138,37 @@ def judged(land: Landscape, planted: PlantedNetwork, at: Resolution, found: Esti
         "dimension": planted.land.dimension, "own_dimension": land.dimension,
         "sampler": found.diagnostics["sampler"],
     }  # fmt: skip
-    verdict, words = _told(error, z, found, reference)
-    return Estimate("selftest", error, deviation / reference, verdict, words, diagnostics)
+    checks = selftest_checks(error, deviation / reference, found, reference)
+    return Estimate("selftest", error, deviation / reference, checks, diagnostics)
 
 
-def _told(error: float, z: float, found: Estimate, reference: float) -> tuple[Verdict, tuple[str, ...]]:
+def selftest_checks(error: float, stderr: float, found: Estimate, reference: float) -> tuple[Check, ...]:
+    """Whether λ̂ is near enough to the truth beyond chance, precise enough to tell, and as precise as it says."""
     if not math.isfinite(error):
-        return "failed", ("these settings give no number on a network whose λ is known — " + _remedy(found),)
-    told = (
+        reason = "no number: these settings give none on a network whose λ is known"
+        return (Check("relative error", "none", f"within {MAX_ERROR:.0%}", False, _remedy(found), "failure", reason),)
+    summary = (
         f"these settings find λ̂ = {found.value:.4g} ± {found.stderr:.2g} where {reference:.4g} is right "
-        f"({error:+.1%}, z = {z:.1f})"
+        f"({error:+.1%} ± {stderr:.1%})"
     )
-    if abs(error) <= _GOOD and found.verdict != "failed":
-        if abs(z) <= _STANDARD_ERRORS:
-            return "ok", ()
-        return "doubtful", (f"{told}: close, but the standard error is too small — lower rtol",)
-    if abs(error) <= _FAIR and found.verdict != "failed":
-        return "doubtful", (f"{told} — {_remedy(found)}",)
-    return "failed", (f"{told} — {_remedy(found)}",)
+    beyond_chance = abs(error) - CHANCE_STDERRS * stderr if math.isfinite(stderr) else abs(error)
+    failed = found.verdict == "failed" or beyond_chance > MAX_DOUBTFUL_ERROR
+    near = Check(
+        "relative error", f"{error:+.1%} ± {stderr:.1%}",
+        f"within {MAX_ERROR:.0%} beyond {CHANCE_STDERRS:g} standard errors; failed from {MAX_DOUBTFUL_ERROR:.0%} on",
+        beyond_chance <= MAX_ERROR and not failed, _remedy(found), "failure" if failed else "doubt",
+        f"wrong: {summary}",
+    )  # fmt: skip
+    precise = Check(
+        "standard error", f"{stderr:.1%}", f"at most {MAX_ERROR:.0%}", stderr <= MAX_ERROR or not near.passed,
+        _remedy(found), reason=f"imprecise: {summary}: too imprecise to tell",
+    )  # fmt: skip
+    honest = Check(
+        "error in standard errors", f"{abs(error) / stderr if stderr > 0 else math.inf:.1f}",
+        f"within {MAX_ERROR_STDERRS:g}", abs(error) <= MAX_ERROR_STDERRS * stderr or not near.passed, "lower rtol",
+        reason=f"overconfident: {summary}: close, but the standard error is too small",
+    )  # fmt: skip
+    return near, precise, honest
 
 
 def _remedy(found: Estimate) -> str:

@@ -13,8 +13,8 @@ from ..curvature.density import Quadrature, lanczos_quadrature
 from ..curvature.eigen import EigenPairs, top_eigenpairs
 from ..curvature.operators import operator
 from ..errors import InputError
-from ..estimates import Estimate, Verdict
-from ..landscape import Landscape
+from ..estimates import Check, Estimate, Verdict, verdict_of, warnings_of
+from ..landscape import Landscape, check_landscape
 from ..progress import tracked
 
 
@@ -33,8 +33,7 @@ class Spectrum:
         smallest_vectors: as for the largest.
         bulk: quadrature rules for all other eigenvalues.
         products: matrix–vector products spent.
-        verdict: whether the outermost eigenvalues converged.
-        warnings: why not.
+        checks: whether the outermost eigenvalues converged; `verdict` and `warnings` follow from them.
     """
 
     matrix: str
@@ -45,10 +44,19 @@ class Spectrum:
     smallest_residuals: Tensor
     bulk: Quadrature
     products: int
-    verdict: Verdict = "ok"
-    warnings: tuple[str, ...] = ()
+    checks: tuple[Check, ...] = ()
     largest_vectors: Tensor | None = None
     smallest_vectors: Tensor | None = None
+
+    @property
+    def verdict(self) -> Verdict:
+        """`ok`, or `doubtful` if an eigenvalue did not converge."""
+        return verdict_of(self.checks)
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Which did not, and what to do."""
+        return warnings_of(self.checks)
 
     def density(self, grid: Tensor, width: float) -> tuple[Tensor, Tensor]:
         """(1/d) Σ_i N(x; λ_i, width²) at the points x of `grid`, and its standard error over probes.
@@ -87,7 +95,7 @@ class Spectrum:
         value = mean + int((torch.cat([self.largest, self.smallest]) > above).sum())
         found = {"above": above, "probes_stderr": stderr, "rule_error": slack}
         error, freedom = math.hypot(stderr, slack / math.sqrt(3)), len(self.bulk.nodes) - 1
-        return Estimate("count", value, error, self.verdict, self.warnings, found, freedom)
+        return Estimate("count", value, error, self.checks, found, freedom)
 
     def to_dict(self) -> dict[str, Any]:
         """Everything but the vectors as plain Python values, ready for JSON."""
@@ -150,6 +158,7 @@ def spectrum(
         >>> bs.spectrum(land).largest.round(decimals=4).tolist()  # H = XᵀX/n
         [4.5, 0.5]
     """
+    check_landscape(land)
     if k < 1:
         raise InputError(f"k must be at least 1, got {k}")
     product = operator(land, matrix, memory=memory)
@@ -166,11 +175,6 @@ def spectrum(
         known = torch.cat([pairs.vectors for pairs in ends], 1)
         bulk = lanczos_quadrature(product, probes=probes, steps=steps, deflated=known, seed=seed + 2, report=report)
     low = ends[1] if second else _none(top)
-    missing = [pairs for pairs in ends if not pairs.converged]
-    warnings = tuple(
-        f"an eigenvalue's residual is {float(pairs.residuals.max()):.2g} after {pairs.products} products — lower k"
-        for pairs in missing
-    )
     return Spectrum(
         matrix=matrix,
         dimension=land.dimension,
@@ -180,11 +184,18 @@ def spectrum(
         smallest_residuals=low.residuals,
         bulk=bulk,
         products=sum(pairs.products for pairs in ends) + int((bulk.weights > 0).sum()),
-        verdict="doubtful" if missing else "ok",
-        warnings=warnings,
+        checks=tuple(_convergence(pairs, rtol) for pairs in ends),
         largest_vectors=top.vectors if vectors else None,
         smallest_vectors=low.vectors if vectors else None,
     )
+
+
+def _convergence(pairs: EigenPairs, rtol: float) -> Check:
+    residual = float(pairs.residuals.max())
+    return Check(
+        "residuals of eigenvalues", f"{residual:.2g}", f"at most {rtol:g} of theirs", pairs.converged, "lower k",
+        reason=f"not converged: an eigenvalue's residual is {residual:.2g} after {pairs.products} products",
+    )  # fmt: skip
 
 
 def _none(pairs: EigenPairs) -> EigenPairs:

@@ -16,13 +16,13 @@ from scipy import sparse
 from torch import Tensor
 from torch.func import vjp, vmap
 
-from ..errors import InputError
-from ..estimates import Estimate
-from ..landscape import Landscape, math_attention
+from ..estimates import Check, Estimate, warnings_of
+from ..landscape import Landscape, check_landscape, math_attention
 from ..losses import class_dimension, logits
 from ..samples import Samples
 from .symmetry_graph import Candidate, Direction, candidates
 
+MAX_EXCESS_STDERRS = 3.0  # standard errors by which λ̂ may exceed its bound
 LIMIT = 4096  # directions whose independence is decided at once
 _SAMPLES = 64  # on which a certificate is checked
 _TOLERANCE = 1e3  # units of rounding by which a derivative may miss zero
@@ -42,7 +42,8 @@ class Symmetries:
         directions: the directions, one per row (k', d), sparse.
         dimension: d.
         llc: λ̂ to stand beside, if one was given.
-        warnings: what was not proved, and why.
+        checks: whether λ̂ keeps to the bound, if one was given.
+        unproved: what was not proved, and why.
     """
 
     count: int
@@ -52,7 +53,13 @@ class Symmetries:
     directions: sparse.csr_matrix
     dimension: int
     llc: Estimate | None = None
-    warnings: tuple[str, ...] = ()
+    checks: tuple[Check, ...] = ()
+    unproved: tuple[str, ...] = ()
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What was not proved, and where λ̂ exceeds the bound."""
+        return (*self.unproved, *warnings_of(self.checks))
 
     def to_dict(self) -> dict[str, Any]:
         """Everything but the directions as plain Python values, ready for JSON."""
@@ -109,10 +116,7 @@ def symmetries(land: Landscape, *, llc: Estimate | None = None, seed: int = 0) -
         >>> found.count, found.bound, found.residual < 1e-13  # three units, 13 parameters
         (3, 5.0, True)
     """
-    if not isinstance(land, Landscape):
-        raise InputError(
-            f"land must be a Landscape, got {type(land).__name__} — make one with bs.Landscape(model, ...)"
-        )
+    check_landscape(land)
     warnings: list[str] = []
     proposed = _proposed(land, warnings)
     few = land.samples.take(slice(0, min(land.n, _SAMPLES))).to(land.device)
@@ -127,14 +131,21 @@ def symmetries(land: Landscape, *, llc: Estimate | None = None, seed: int = 0) -
         units = sparse.csr_matrix((np.ones(len(idle)), (np.arange(len(idle)), idle)), shape=(len(idle), land.dimension))
         directions = sparse.vstack([directions, units]).tocsr()
     bound = (land.dimension - count) / 2
-    if llc is not None and llc.value - 3 * llc.stderr > bound:
-        warnings.append(
-            f"λ̂ = {llc.value:.4g} ± {llc.stderr:.2g} exceeds the bound {bound:g}: w* is no minimum, or the "
-            f"sampler is biased — train longer, or compare samplers"
-        )
+    checks = () if llc is None else (check_bound(llc, bound),)
     return Symmetries(
-        count, bound, dict(kinds), max(residuals, default=0.0), directions, land.dimension, llc, tuple(warnings)
+        count, bound, dict(kinds), max(residuals, default=0.0), directions, land.dimension, llc, checks, tuple(warnings)
     )
+
+
+def check_bound(llc: Estimate, bound: float) -> Check:
+    """Whether λ̂, but for its error, keeps to what symmetry allows at a minimum."""
+    return Check(
+        "λ̂ below its bound", f"{llc.value:.4g} ± {llc.stderr:.2g}",
+        f"at most (d − k)/2, or {MAX_EXCESS_STDERRS:g} standard errors more",
+        not llc.value - MAX_EXCESS_STDERRS * llc.stderr > bound, "train longer, or compare samplers",
+        reason=f"above the bound: λ̂ = {llc.value:.4g} ± {llc.stderr:.2g} exceeds the bound {bound:g}: w* is no "
+        f"minimum, or the sampler is biased",
+    )  # fmt: skip
 
 
 def _proposed(land: Landscape, warnings: list[str]) -> list[Candidate]:

@@ -5,18 +5,21 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from ..estimates import Estimate
+import numpy as np
+from numpy.typing import NDArray
+
+from ..estimates import Check, Estimate
 from ..progress import tracked
-from .evidence import Asked, Evidence, gather
+from .evidence import Asked, Evidence, gather, temperature
 from .verdicts import drawn
 
-LARGEST_VARIANCE = 0.4  # of a log-likelihood, beyond which WAIC is not to be trusted (Vehtari et al. 2017)
+MAX_VARIANCE = 0.4  # of a sample's log-likelihood among draws, for WAIC to be trusted (Vehtari, Gelman, Gabry 2017)
 
 
 def waic(
     source: Any,
     *,
-    beta: float = 1.0,
+    nbeta: float | None = None,
     gamma: float | None = None,
     sampler: str = "auto",
     chains: int | None = None,
@@ -26,6 +29,7 @@ def waic(
     budget: float = 60.0,
     seed: int = 0,
     progress: bool = True,
+    beta: float | None = None,
 ) -> Estimate:
     """WAIC = BtL + (β/n) V, an estimate of the Bayes generalization loss per sample (Watanabe 2010).
 
@@ -35,7 +39,7 @@ def waic(
     Args:
         source: a landscape, whose local posterior ∝ exp(−nβ L_n(w) − (γ/2)‖w − w*‖²) is sampled, or log-likelihoods
             (draws, n) or (chains, draws, n) at draws of yours, or what `log_likelihood` returned.
-        beta: inverse temperature of the draws.
+        nbeta: inverse temperature nβ of the draws; n unless given, so that β = 1. Its former name is `beta`, for β.
         gamma: localisation γ, the precision of a Gaussian prior around w*; d/‖w*‖² unless given.
         sampler: `auto`, `hmc` (all data) or `minibatch`.
         chains, draws, batch_size: settings of the sampler; chosen unless given. Draws are counted per chain.
@@ -54,7 +58,7 @@ def waic(
         >>> est.verdict, round(est.value, 2), round(est.diagnostics["functional_variance"], 1)
         ('ok', 1.0, 0.2)
     """
-    asked = Asked(beta, gamma, sampler, chains, draws, batch_size, rtol, budget, seed)
+    asked = Asked(temperature(source, nbeta, beta), gamma, sampler, chains, draws, batch_size, rtol, budget, seed)
     with tracked("waic", progress) as report:
         return from_evidence(gather(source, asked, report))
 
@@ -62,19 +66,13 @@ def waic(
 def from_evidence(evidence: Evidence) -> Estimate:
     """WAIC of draws at hand."""
     found = evidence.stream.pooled(evidence.alive)
-    wild = int((found.variance > LARGEST_VARIANCE).sum())
-    doubts = []
-    if wild:
-        doubts.append(
-            f"outliers: the log-likelihood of {wild} of {found.n} samples varies by more than {LARGEST_VARIANCE} among "
-            f"draws, where WAIC is not to be trusted — compare with loo"
-        )
     return drawn(
         "waic",
         evidence,
         lambda each: each.waic,
         scale=found.beta * found.functional_variance / found.n + 1e-12 * abs(found.waic),
-        doubts=doubts,
+        of="(β/n) V",
+        checks=[check_variances(found.variance)],
         found={
             "bayes_training_loss": found.bayes_training_loss,
             "gibbs_training_loss": found.gibbs_training_loss,
@@ -85,3 +83,14 @@ def from_evidence(evidence: Evidence) -> Estimate:
             "pointwise": {"waic": found.waic_terms, "variance": found.variance},
         },
     )
+
+
+def check_variances(variances: NDArray[np.float64]) -> Check:
+    """Whether no sample's log-likelihood varies so much among draws that its second cumulant says too little."""
+    wild, n = int((variances > MAX_VARIANCE).sum()), len(variances)
+    return Check(
+        "variance of a log-likelihood", f"too large for {wild} of {n} samples", f"at most {MAX_VARIANCE:g}", wild == 0,
+        "compare with loo",
+        reason=f"outliers: the log-likelihood of {wild} of {n} samples varies by more than {MAX_VARIANCE:g} among "
+        f"draws, where WAIC is not to be trusted",
+    )  # fmt: skip

@@ -5,32 +5,27 @@ from __future__ import annotations
 import copy
 import hashlib
 import json
-import pickle
-import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
+from ..adapters.checkpoints import SAFE, checkpoints_in, fitting, numbers_in, read_weights
 from ..adapters.hugging_face import model_data, plain_forward, task
+from ..adapters.training_header import training_header
 from ..errors import BasinscopeError, InputError
+from ..files import write_whole
 from ..landscape import Landscape
+from ..measures.measured import Measurement
 from ..measures.measurement import measurement, subject_of
 from ..objects import named_object
 from ..progress import tracked
 from ..samples import read
-from ..training.checkpoint import is_training_checkpoint, load_checkpoint
 from .measure import assembled
-from .plain import plain_measurement
-from .report import Report, write_whole
+from .report import Point, Report
 
-SAFE, TORCH = (".safetensors",), (".pt", ".pth", ".bin", ".ckpt")
-_WRAPPED = ("state_dict", "model_state_dict", "model", "module")  # where others keep the weights in a larger file
-_PREFIXES = ("module.", "_orig_mod.", "model.", "network.")  # what wrappers put before every name
-_SHOWN = 5
 _MANY, _ONE = 10.0, 60.0  # nominal seconds of sampling a checkpoint
 _PERSIST = "points"
 _SAVED_PRETRAINED = ("model.safetensors", "pytorch_model.bin")
@@ -110,130 +105,6 @@ def _made(option: str, reference: str, does: str) -> Any:
         ) from error
 
 
-# ---------------------------------------------------------------------- reading files
-
-
-def read_weights(path: Path) -> dict[str, Tensor]:
-    """The tensors of a checkpoint by name. No code in the file is ever run.
-
-    A `.safetensors` file holds nothing but tensors; a torch file is read with `weights_only=True`.
-    """
-    if path.suffix.lower() in SAFE:
-        weights = load_checkpoint(path)["model"] if is_training_checkpoint(path) else _read_safetensors(path)
-    elif path.suffix.lower() in TORCH:
-        weights = _read_torch(path)
-    else:
-        raise InputError(f"{path} is no checkpoint: expected a file that ends in {', '.join(SAFE + TORCH)}")
-    for name in _WRAPPED:
-        inner = weights.get(name)
-        if isinstance(inner, Mapping):
-            weights = dict(inner)
-            break
-    found = {str(name): value for name, value in weights.items() if isinstance(value, Tensor)}
-    if not found:
-        raise InputError(f"{path} holds no tensors by name — save model.state_dict()")
-    return found
-
-
-def _read_safetensors(path: Path) -> dict[str, Any]:
-    from safetensors import SafetensorError
-    from safetensors.torch import load_file
-
-    try:
-        found: dict[str, Any] = load_file(path)
-        return found
-    except (SafetensorError, OSError) as error:
-        raise InputError(f"{path} cannot be read: {error} — it is damaged, or still being written") from error
-
-
-def _read_torch(path: Path) -> dict[str, Any]:
-    try:
-        found = torch.load(path, map_location="cpu", weights_only=True)
-    except pickle.UnpicklingError as error:
-        raise InputError(
-            f"{path} holds pickled objects besides tensors, and loading those could run any code: it is refused. Where "
-            f'you trust the file, convert it: python -c "import torch, safetensors.torch as s; '
-            f"c = torch.load({str(path)!r}, weights_only=False, map_location='cpu'); "
-            f"c = c.state_dict() if hasattr(c, 'state_dict') else c.get('state_dict', c); "
-            f's.save_file({{k: v.contiguous() for k, v in c.items()}}, {str(path.with_suffix(".safetensors"))!r})"'
-        ) from error
-    except (RuntimeError, EOFError, OSError, ValueError, KeyError) as error:
-        told = (str(error).splitlines() or [type(error).__name__])[0]
-        raise InputError(f"{path} cannot be read: {told} — it is damaged, or still being written") from error
-    if not isinstance(found, Mapping):
-        raise InputError(
-            f"{path} holds a {type(found).__name__} — save model.state_dict(), a mapping of names to tensors"
-        )
-    return dict(found)
-
-
-def fitting(network: nn.Module, weights: Mapping[str, Tensor], source: Path) -> dict[str, Tensor]:
-    """The weights under the network's own names; an error that names what is missing, left over or of another shape.
-
-    Names with the prefix that a wrapper puts before every one of them (`module.`, `_orig_mod.`) fit without it. A tied
-    parameter, which has two names, may be saved under one of them.
-
-    Examples:
-        >>> fitting(nn.Linear(1, 1), {"module.weight": torch.ones(1, 1), "module.bias": torch.ones(1)}, Path("x"))
-        {'weight': tensor([[1.]]), 'bias': tensor([1.])}
-    """
-    wanted = network.state_dict()
-    found = dict(weights)
-    while not found.keys() & wanted.keys():
-        prefix = next((each for each in _PREFIXES if all(name.startswith(each) for name in found)), None)
-        if prefix is None:
-            break
-        found = {name.removeprefix(prefix): value for name, value in found.items()}
-    places = {name: tensor.data_ptr() for name, tensor in wanted.items() if tensor.numel()}
-    saved = {places[name]: value for name, value in found.items() if name in places}
-    found = {**{name: saved[place] for name, place in places.items() if place in saved}, **found}
-    missing, extra = [name for name in wanted if name not in found], [name for name in found if name not in wanted]
-    shapes = [
-        f"{name} is {tuple(found[name].shape)} in the file and {tuple(tensor.shape)} in the network"
-        for name, tensor in wanted.items()
-        if name in found and found[name].shape != tensor.shape
-    ]
-    if missing or extra or shapes:
-        told = [
-            *([f"missing {_listed(missing)}"] if missing else []),
-            *([f"left over {_listed(extra)}"] if extra else []),
-            *([_listed(shapes, "; ")] if shapes else []),
-        ]
-        raise InputError(
-            f"{source} does not fit the network: {'; '.join(told)} — check that --model builds what was saved"
-        )
-    return {name: found[name] for name in wanted}
-
-
-def _listed(names: list[str], mark: str = ", ") -> str:
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return mark.join(names[:_SHOWN]) + more
-
-
-def checkpoints_in(path: Path) -> list[Path]:
-    """One checkpoint, or all of a folder in the order of the numbers in their names.
-
-    Of a folder that `train` wrote, the kept steps come first and its present state last.
-    """
-    if path.is_file():
-        return [path]
-    if not path.is_dir():
-        raise InputError(f"there is no checkpoint at {path}: expected a file or a folder of them")
-    found = [each for each in path.iterdir() if each.is_file() and each.suffix.lower() in SAFE + TORCH]
-    if not found:
-        part = any(each.name.endswith(".part") for each in path.iterdir())
-        why = "its first checkpoint is still being written" if part else f"expected files in {', '.join(SAFE + TORCH)}"
-        raise InputError(f"folder {path} holds no checkpoint: {why}")
-    return sorted(found, key=lambda each: (each.stem == "checkpoint", _numbers(each.stem), each.name))
-
-
-def _numbers(text: str) -> list[int]:
-    return [int(each) for each in re.findall(r"\d+", text)]
-
-
-# ---------------------------------------------------------------------- measuring them
-
-
 def measure_checkpoints(
     subject: Subject,
     path: Path,
@@ -255,25 +126,25 @@ def measure_checkpoints(
     options = {name: value for name, value in settings.items() if value is not None}
     options.setdefault("budget", _MANY if many else _ONE)
     name = title or path.resolve().name
-    points: list[dict[str, Any]] = []
+    points: list[Point] = []
     history: list[dict[str, Any]] = []
     with tracked(f"{len(files)} checkpoints", progress and many) as report:
         for place, file in enumerate(files):
             report(place / len(files), file.name)
-            point, rows = _moment(file)
+            moment, rows = _moment(file)
             history = rows or history
-            if points and point.get("step") is not None and point["step"] == points[-1].get("step"):
+            if points and moment.get("step") is not None and moment["step"] == points[-1].step:
                 points.pop()  # the run's last state was kept as a step too
             brief = many and place < len(files) - 1
-            point |= _measured(subject, file, {**options, "brief": brief}, keep, many, progress and not many)
-            points.append(point)
+            measured, error = _measured(subject, file, {**options, "brief": brief}, keep, many, progress and not many)
+            points.append(Point(file.stem, measured, error, **moment))
             if keep is not None:
                 assembled(points, settings, command, name, history).to_json(keep / "report.json")
-            if _interrupted(point["measured"]):
+            if measured is not None and measured.interrupted:
                 break  # Ctrl-C ends the run with what there is by then
     found = assembled(points, settings, command, name, history)
-    if not any(point["measured"] for point in points):
-        raise InputError(f"none of {len(points)} checkpoints in {path} could be measured: {points[-1]['error']}")
+    if not any(point.measured for point in points):
+        raise InputError(f"none of {len(points)} checkpoints in {path} could be measured: {points[-1].error}")
     if keep is not None:
         found.save(keep)
     return found
@@ -281,59 +152,47 @@ def measure_checkpoints(
 
 def _measured(
     subject: Subject, file: Path, options: Mapping[str, Any], keep: Path | None, forgive: bool, progress: bool
-) -> dict[str, Any]:
+) -> tuple[Measurement | None, str | None]:
+    """The measurement, or why it was refused."""
     try:
         land = subject.at(read_weights(file), file)
-        return {"measured": _kept(land, options, keep, lambda: plain_measurement(
-            measurement(land, **options, progress=progress)
-        )), "error": None}  # fmt: skip
+        return _kept(land, options, keep, lambda: measurement(land, **options, progress=progress)), None
     except BasinscopeError as error:
         if not forgive:
             raise
-        return {"measured": None, "error": str(error)}
+        return None, str(error)
 
 
 def _kept(
-    land: Landscape, options: Mapping[str, Any], keep: Path | None, compute: Callable[[], dict[str, Any]]
-) -> dict[str, Any]:
+    land: Landscape, options: Mapping[str, Any], keep: Path | None, compute: Callable[[], Measurement]
+) -> Measurement:
     """A measurement of this very landscape with these very settings, from the folder or computed and put there."""
     if keep is None:
         return compute()
-    asked = json.dumps([subject_of(land), dict(sorted(options.items()))], default=str)
+    asked = json.dumps([asdict(subject_of(land)), dict(sorted(options.items()))], default=str)
     file = keep / _PERSIST / f"{hashlib.sha256(asked.encode()).hexdigest()[:32]}.json"
     try:
-        found: dict[str, Any] = json.loads(file.read_bytes())
-    except (OSError, ValueError):
-        found = compute()
-        if not _interrupted(found):
-            write_whole(file, json.dumps(found, allow_nan=False).encode())
+        return Measurement.from_dict(json.loads(file.read_bytes()))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        pass  # not there, or of another version: it is measured again
+    found = compute()
+    if not found.interrupted:
+        write_whole(file, json.dumps(found.to_dict(), allow_nan=False).encode())
     return found
-
-
-def _interrupted(measured: Mapping[str, Any] | None) -> bool:
-    return measured is not None and bool(measured["llc"]["diagnostics"].get("interrupted"))
 
 
 def _moment(file: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """When in training a checkpoint was written, as far as it or its name tells, and the rows it holds."""
-    point: dict[str, Any] = {"name": file.stem}
-    if file.suffix.lower() in SAFE and _is_training(file):
-        state = load_checkpoint(file)
-        rows = list(state["rows"])
-        last = rows[-1] if rows else {}
-        point["step"] = state["clock"][0]
-        for name in ("epoch", "train_loss", "validation_loss"):
-            if last.get("step") == point["step"] and last.get(name) is not None:
-                point[name] = last[name]
-        return point, rows
-    numbers = _numbers(file.stem)
-    if len(numbers) == 1:
-        point["step"] = numbers[0]
-    return point, []
-
-
-def _is_training(file: Path) -> bool:
     try:
-        return is_training_checkpoint(file)
-    except BasinscopeError:
-        return False
+        header = training_header(file) if file.suffix.lower() in SAFE else None
+    except InputError:
+        header = None  # reading its weights says what is wrong
+    if header is None:
+        numbers = numbers_in(file.stem)
+        return {"step": numbers[0]} if len(numbers) == 1 else {}, []
+    rows, moment = list(header["rows"]), {"step": header["clock"][0]}
+    last = rows[-1] if rows else {}
+    if last.get("step") == moment["step"]:
+        names = ("epoch", "train_loss", "validation_loss")
+        moment |= {name: last[name] for name in names if last.get(name) is not None}
+    return moment, rows

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
 
+from ..files import write_whole
 from . import figures
 from .figures import real
 from .pages import data_link, templates
-from .report import write_whole
 
 if TYPE_CHECKING:
     from ..runs.results import Results

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -11,11 +12,12 @@ from scipy.special import chdtrc
 
 from ..checks import whole
 from ..errors import InputError
-from ..estimates import Estimate, Verdict
+from ..estimates import Check, Estimate
 from .study import Result
 
 _SAME = ("nbeta", "gamma", "n", "dimension", "sampler")  # what parts of one measurement share
-_ODD = 1e-3  # probability below which parts that differ so much do not measure the same thing
+_LONGEST = 64  # entries of a diagnostic that a row has room for
+MIN_AGREEMENT = 1e-3  # probability below which parts that differ so much do not measure the same thing
 
 
 def part_seed(seed: int, part: int) -> int:
@@ -44,20 +46,23 @@ def part_result(estimate: Estimate) -> Result:
         "verdict": estimate.verdict,
         "warnings": "\n".join(estimate.warnings),
         **{name: seen[name] for name in (*_SAME, "chains", "draws", "rhat") if seen.get(name) is not None},
+        "estimate": json.dumps(estimate.to_dict(_LONGEST), ensure_ascii=False, allow_nan=False),
     }
     return Result([row], {"trace": seen["trace"]} if "trace" in seen else {})
 
 
 def part_estimate(row: Mapping[str, Any]) -> Estimate:
-    """A part's estimate from its row, without the trace.
+    """A part's estimate from its row, without the trace; also from a row of a version that kept warnings alone.
 
     Examples:
         >>> part_estimate(part_result(Estimate("llc", 2.0, 0.1)).rows[0]).value
         2.0
     """
-    warnings = tuple(filter(None, row["warnings"].split("\n")))
+    if "estimate" in row:
+        return Estimate.from_dict(json.loads(row["estimate"]))
     seen = {name: row[name] for name in (*_SAME, "chains", "draws", "rhat") if name in row}
-    return Estimate(row["name"], row["value"], row["stderr"], row["verdict"], warnings, seen)
+    warnings = list(filter(None, row["warnings"].split("\n")))
+    return Estimate.from_dict({**row, "warnings": warnings, "diagnostics": seen})
 
 
 def merged(parts: Sequence[Estimate]) -> Estimate:
@@ -88,15 +93,8 @@ def merged(parts: Sequence[Estimate]) -> Estimate:
     value = math.fsum(values) / count
     stderr = math.sqrt(math.fsum(error**2 for error in errors)) / count
     agreement = _agreement(value, values, errors)
-    reasons = [reason for part in ordered for reason in part.warnings]
-    verdict: Verdict = max((part.verdict for part in parts), key=("ok", "doubtful", "failed").index)
-    if agreement < _ODD:
+    if agreement < MIN_AGREEMENT:
         stderr = max(stderr, math.sqrt(math.fsum((each - value) ** 2 for each in values) / (count * (count - 1))))
-        reasons.append(
-            f"parts disagree: values from {min(values):.4g} to {max(values):.4g} have probability {agreement:.1g} — "
-            f"run each part for longer"
-        )
-        verdict = max(verdict, "doubtful", key=("ok", "doubtful", "failed").index)
     found = {name: parts[0].diagnostics[name] for name in _SAME if name in parts[0].diagnostics}
     found |= {
         "parts": [(each.value, each.stderr) for each in ordered],
@@ -104,7 +102,18 @@ def merged(parts: Sequence[Estimate]) -> Estimate:
         "chains": sum(int(part.diagnostics.get("chains", 1)) for part in parts),
         "rhat": max((part.diagnostics["rhat"] for part in parts if "rhat" in part.diagnostics), default=None),
     }
-    return Estimate(parts[0].name, value, stderr, verdict, tuple(dict.fromkeys(reasons)), found)
+    agreed = check_agreement(agreement, min(values), max(values))
+    not_passed = dict.fromkeys(check for part in ordered for check in part.checks if not check.passed)
+    return Estimate(parts[0].name, value, stderr, (*not_passed, agreed), found)
+
+
+def check_agreement(probability: float, low: float, high: float) -> Check:
+    """Whether parts with values from `low` to `high` measure the same thing."""
+    return Check(
+        "probability of such a spread", f"{probability:.1g}", f"at least {MIN_AGREEMENT:g}",
+        probability >= MIN_AGREEMENT, "run each part for longer",
+        reason=f"parts disagree: values from {low:.4g} to {high:.4g} have probability {probability:.1g}",
+    )  # fmt: skip
 
 
 def _insist_on_one_measurement(parts: Sequence[Estimate]) -> None:

@@ -18,6 +18,7 @@ import fsspec
 from fsspec.implementations.local import LocalFileSystem
 
 from ..errors import InputError, StoreError
+from ..files import whole_file
 from .identity import checksum
 
 _TEMPORARY = ".part-"
@@ -157,23 +158,10 @@ def cache_folder(url: str) -> Path:
 
 
 def _write_local(path: Path, data: bytes, durable: bool) -> Stamp:
-    temporary = path.with_name(f"{_TEMPORARY}{uuid.uuid4().hex}")
-    try:
-        try:
-            file = open(temporary, "wb", buffering=0)  # noqa: SIM115 — closed below, before the rename
-        except FileNotFoundError:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            file = open(temporary, "wb", buffering=0)  # noqa: SIM115
-        with file:
-            view = memoryview(data)
-            while view:
-                view = view[file.write(view) :]
-            status = os.fstat(file.fileno())
-        os.replace(temporary, path)
-    except BaseException:
-        with suppress(OSError):
-            temporary.unlink()
-        raise
+    with whole_file(path, part=f"{_TEMPORARY}{uuid.uuid4().hex}", flush=False) as file:
+        file.write(data)
+        file.flush()
+        status = os.fstat(file.fileno())
     if durable:
         _flusher().put(path)
     return Stamp(status.st_size, str(status.st_mtime_ns))

@@ -16,7 +16,7 @@ from .trace import Trace
 UNBALANCED = 2.0  # standard errors by which virials may lack before part of the posterior counts as unseen
 WORTHWHILE = 0.5  # largest part of the plain standard error that control variates may leave, to be used at all
 MANY = 8  # chains whose means alone tell a standard error
-BELOW = 4.0  # standard errors below zero that leave no doubt
+MAX_NEGATIVE_STDERRS = 4.0  # standard errors below zero from which on more draws would not help
 UNSEEN = 0.15  # part of the plain standard error that control variates cannot remove
 
 
@@ -152,4 +152,4 @@ def below_zero(run: Run) -> bool:
     if run.alive.sum() < 2:
         return False
     mean, stderr = run.excess(control=False)
-    return bool(mean < -BELOW * stderr and run.drift(control=False) <= 3 * np.sqrt(2) * stderr)
+    return bool(mean < -MAX_NEGATIVE_STDERRS * stderr and run.drift(control=False) <= 3 * np.sqrt(2) * stderr)

@@ -74,9 +74,9 @@ class Measure:
 
     Examples:
         >>> import basinscope as bs
-        >>> measure = Measure(bs.hessian_trace, Every(epochs=1), options={"rtol": 0.05})
+        >>> measure = Measure(bs.trace, Every(epochs=1), options={"rtol": 0.05})
         >>> measure.name
-        'hessian_trace'
+        'trace'
     """
 
     function: Callable[..., Any]
@@ -112,7 +112,7 @@ class Measure:
 
     def failed(self, error: BasinscopeError) -> Row:
         """The columns of a measurement that could not be made."""
-        return _columns(self.name, Estimate(self.name, math.nan, math.nan, "failed", (str(error),)))
+        return Estimate.failed(self.name, error).columns()
 
 
 def _parameters(function: Callable[..., Any]) -> Iterable[str]:
@@ -124,8 +124,7 @@ def _parameters(function: Callable[..., Any]) -> Iterable[str]:
 
 def _columns(name: str, found: Any) -> Row:
     if isinstance(found, Estimate):
-        row = {name: float(found.value), f"{name}_stderr": float(found.stderr), f"{name}_verdict": found.verdict}
-        return {**row, f"{name}_warnings": "; ".join(found.warnings)} if found.warnings else row
+        return found.columns(name)
     try:
         return {name: float(found)}
     except (TypeError, ValueError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections import deque
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, replace
@@ -13,8 +14,6 @@ from ..store import Store
 from ..study import Study
 from ..units import Unit
 from ..work import Outcome
-
-DEATHS = 3  # times that a unit may take its worker down with it before it counts as failed
 
 
 @dataclass(frozen=True)
@@ -45,7 +44,7 @@ class Plan:
         for place, unit in enumerate(waiting if left > 0 else ()):
             if self.study.stops_in_time or self.expected(unit) <= left:
                 del waiting[place]
-                return replace(unit, seconds=left)
+                return replace(unit, until=time.time() + left)
         return None
 
     def shared(self) -> tuple[str, str]:
@@ -81,10 +80,9 @@ class Executor(Protocol):
         ...
 
 
-def buried(plan: Plan, unit: Unit, reason: str) -> list[Outcome]:
-    """The outcomes of a unit that has killed its workers too often."""
-    error = f"its worker died {DEATHS} times: {reason}"
+def given_up(plan: Plan, unit: Unit, error: str, words: str = "") -> list[Outcome]:
+    """The outcomes of a unit that is not tried again: why, in a line, and the last words of its worker."""
     for key, config in zip(unit.keys, unit.configs, strict=True):
         if key in unit.wanted:
-            plan.store.fail(key, plan.study.name, config, error.split("\n")[0], error)
-    return [Outcome(key, None, error.split("\n")[0]) for key in unit.keys if key in unit.wanted]
+            plan.store.fail(key, plan.study.name, config, error, f"{error}\n{words}".strip())
+    return [Outcome(key, None, error) for key in unit.keys if key in unit.wanted]

@@ -13,7 +13,7 @@ from ...errors import InputError
 from ...optim import OnlineNGD as Alone
 from ...optim.axes import Axes, AxisSettings, axes_of, rank_of_axis
 from ...optim.lowrank import LowRank
-from ...optim.natural import FIRST
+from ...optim.natural import WARMUP_STEPS
 from .updates import Layout, Rows
 
 
@@ -68,7 +68,7 @@ class OnlineNGD:
 
     def factors(self, steps: Tensor, dtype: torch.dtype) -> tuple[list[bool], list[bool]]:
         """Whether it is the first step, and whether the matrices are renewed in it."""
-        renewed = (steps <= FIRST) | ((steps - 1) % self.update_period == 0)
+        renewed = (steps <= WARMUP_STEPS) | ((steps - 1) % self.update_period == 0)
         return (steps == 1).tolist(), renewed.tolist()
 
     def apply(self, rows: Rows) -> None:

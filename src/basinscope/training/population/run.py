@@ -343,7 +343,7 @@ class Population:
                     [member.seed, member.lr, member.weight_decay, member.batch_size, digest[:16]]
                     for member, digest in zip(self.members, self._subsets.digests, strict=True)
                 ],
-                "data": store.fingerprint(self._land.samples),
+                "data": self._land.samples.digest(),
             }
         return self._description
 

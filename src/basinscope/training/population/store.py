@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
-import os
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,31 +13,17 @@ import torch
 from torch import Tensor
 
 from ...errors import InputError
-from ...samples import Samples, tensors
+from ...files import whole_file
 
 _ABOUT = "about"
 
 
-def fingerprint(samples: Samples) -> str:
-    """A hash of the data, so that a run is not resumed on others."""
-    digest = hashlib.sha256()
-    for tensor in tensors((samples.inputs, samples.target)):
-        digest.update(f"{tensor.dtype} {tuple(tensor.shape)}".encode())
-        digest.update(tensor.contiguous().cpu().numpy().tobytes())
-    return digest.hexdigest()
-
-
 def save(path: Path, state: Mapping[str, Tensor], about: Mapping[str, Any]) -> None:
     """Write tensors, and what they belong to, as a NumPy archive; a file of that name appears only once complete."""
-    part = path.with_name(path.name + ".part")
-    path.parent.mkdir(parents=True, exist_ok=True)
     arrays: dict[str, Any] = {name: tensor.cpu().numpy() for name, tensor in state.items()}
     arrays[_ABOUT] = np.array(json.dumps(about))
-    with part.open("wb") as stream:
-        np.savez(stream, **arrays)
-        stream.flush()
-        os.fsync(stream.fileno())
-    os.replace(part, path)
+    with whole_file(path) as file:
+        np.savez(file, **arrays)
 
 
 def load(path: Path, about: Mapping[str, Any]) -> dict[str, Tensor]:

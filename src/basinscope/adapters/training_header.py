@@ -1,14 +1,15 @@
-"""A training run's rows from its checkpoint's header: no tensor is read, and torch is not needed."""
+"""The header of a training run's checkpoint: everything but its tensors, read without torch."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from ..errors import InputError
 
-_KEY = "basinscope-training"
+KEY = "basinscope-training"  # of the entry in the header of a safetensors file
 _LARGEST = 64 << 20  # bytes of a header that is no mistake
 
 
@@ -20,23 +21,28 @@ def training_header(path: Path) -> dict[str, Any] | None:
             if not 2 <= size <= _LARGEST:
                 raise ValueError("its header is cut off")
             header = json.loads(file.read(size))
-        text = header.get("__metadata__", {}).get(_KEY)
+        text = header.get("__metadata__", {}).get(KEY)
         if text is None:
             return None
-        state = dict(_plain(json.loads(text))["state"])
+        state = dict(decoded(json.loads(text))["state"])
         return {name: state[name] for name in ("rows", "over", "clock", "settings")}
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise InputError(f"{path.name} cannot be read ({error}): it is damaged, or still being written") from error
 
 
-def _plain(tree: Any) -> Any:
-    """The tree that the header spells out; its tensors, which are elsewhere in the file, as None."""
+def decoded(tree: Any, tensors: Mapping[str, Any] | None = None) -> Any:
+    """The tree that the header spells out; its tensors, which are elsewhere in the file, as None unless given.
+
+    Examples:
+        >>> decoded({"$dict": [["a", {"$tuple": [1, 2]}], [3, {"$tensor": "0:a"}]]})
+        {'a': (1, 2), 3: None}
+    """
     if isinstance(tree, list):
-        return [_plain(item) for item in tree]
+        return [decoded(item, tensors) for item in tree]
     if not isinstance(tree, dict):
         return tree
     if "$tensor" in tree:
-        return None
+        return None if tensors is None else tensors[tree["$tensor"]]
     if "$tuple" in tree:
-        return [_plain(item) for item in tree["$tuple"]]
-    return {key: _plain(value) for key, value in tree["$dict"]}
+        return tuple(decoded(item, tensors) for item in tree["$tuple"])
+    return {key: decoded(value, tensors) for key, value in tree["$dict"]}

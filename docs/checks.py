@@ -1,0 +1,137 @@
+"""The tables of checks in docs/trust.md, from the checks themselves: run it after a limit or a remedy has changed.
+
+Nothing here is imported by the package. Every check is made of examples that do not pass it, so that the tables hold
+the names, limits and remedies that a report shows, and nothing that is written a second time.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+PAGE = Path(__file__).with_name("trust.md")
+_TABLE = re.compile(r"(<!-- checks of (\w+) -->\n\n).*?(\n?<!-- end -->)", re.DOTALL)
+
+
+def of_llc() -> Iterator[Any]:
+    """Every check of λ̂, not passed."""
+    from basinscope.measures.llc_checks import llc_checks
+
+    seen = {
+        "started": 8, "diverged": 1, "interrupted": True, "sampler": "hmc", "acceptance": 0.0, "rhat": 9.0,
+        "drift": 9.0, "virial_stderr": 0.1, "slope": 1.0, "nbeta": 1.0, "gamma": 9.0, "largest_eigenvalue": 1.0,
+        "gradient_term": 9.0, "gamma_curve": [(3.0, 9.0, 0.1), (9.0, 1.0, 0.1), (27.0, 0.3, 0.1)],
+    }  # fmt: skip
+    nan = float("nan")
+    shown = [
+        *llc_checks(nan, nan, {**seen, "sampler": "minibatch"}),
+        *llc_checks(nan, nan, {**seen, "sampler": "sgld"}),
+        *llc_checks(-1.0, 1.0, {**seen, "virial": 3.0})[:1],
+        *llc_checks(1.0, 0.2, {**seen, "virial": 3.0})[1:],
+        *llc_checks(1.0, 0.2, {**seen, "virial": 0.1}),
+    ]
+    names = [check.name for check in shown]
+    yield from sorted(shown, key=lambda check: names.index(check.name))  # those of one name side by side
+
+
+def of_others() -> Iterator[tuple[str, Any]]:
+    """Every check of the other measures, not passed, with the measures that make it."""
+    from basinscope.curvature.averages import Average, check_positive
+    from basinscope.curvature.calibration import Ratio
+    from basinscope.curvature.functions import check_method
+    from basinscope.curvature.sandwich import Mean
+    from basinscope.estimates import Estimate
+    from basinscope.measures import (
+        evidence,
+        free_energy,
+        gap,
+        loo,
+        psis,
+        selftest,
+        symmetries,
+        temperature,
+        trace,
+        verdicts,
+        volume,
+        waic,
+    )
+    from basinscope.runs import chains
+    from basinscope.sampling.tempered import TemperedMean
+
+    draws = "waic, loo, fluctuation"
+    outcome: Any = SimpleNamespace(slope=1.0, interrupted=True)
+    for check in (*evidence.checks_of(outcome, np.array([False, True]), 9.0), verdicts.monte_carlo(1.0, 1.0)):
+        yield draws, check
+    yield "waic", waic.check_variances(np.array([9.0]))
+    yield "loo", loo.check_weights(np.array([9.0, 0.0]), psis.MAX_SHAPE)
+    outcome = SimpleNamespace(rhat=9.0, exhausted=True, excess=1.0)
+    for check in free_energy.free_energy_checks(1.0, 1.0, np.array([1.0]), [outcome]):
+        yield "free_energy", check
+    mean = TemperedMean(1.0, 1.0, 1.0, 1.0, 9.0, 4, 10, 10, 40, "nuts")
+    seen = {"data_sets": 1, "r_squared": 0.0, "divergences": 40, "sampler": "nuts"}
+    for check in temperature.temperature_checks(-1.0, 1.0, [mean], seen):
+        yield "temperature_regression", check
+    law, better = volume.Law(1, 1.0, 1.0, 0.0, 99.0, 9), volume.Law(2, 1.0, 1.0, 0.0, 1.0, 9)
+    for check in volume.volume_checks(law, better, 1.0, 99.0, 1.0, 0.01):
+        yield "volume_scaling", check
+    for error, stderr in ((0.1, 0.01), (1.0, 0.01), (0.0, 1.0), (0.01, 0.001)):
+        for check in selftest.selftest_checks(error, stderr, Estimate("llc", 1.0, 0.1), 1.0):
+            yield "selftest", check
+    yield "gap", gap.check_calibration(Ratio(0.1, 0.0), False)
+    yield "gap", gap.check_smallness(99.0, 1)
+    yield "tic, distances", Mean(1.0, None, 1.0, 9.0).check
+    yield "soft_rank, log_det", check_method("ekfac", "upper", "soft_rank")
+    yield "soft_rank, log_det", check_positive(-1.0)
+    wide = Average(1.0, 1.0, 9.0, (0.0, 2.0), (0.0, 2.0), False, 9, 9, 1.0, 0.0)
+    for check in wide.checks(0.01):
+        yield "soft_rank, log_det, tic by Lanczos", check
+    yield "trace", trace.check_trace(1.0, 1.0, 0.01)
+    yield "symmetries", symmetries.check_bound(Estimate("llc", 9.0, 0.1), 1.0)
+    yield "parts on a cluster", chains.check_agreement(0.0, 1.0, 9.0)
+
+
+def table(header: list[str], rows: Iterable[list[str]]) -> str:
+    """A Markdown table, every row once."""
+    lines = [f"| {' | '.join(header)} |", f"|{'---|' * len(header)}"]
+    return "\n".join([*lines, *dict.fromkeys(f"| {' | '.join(map(_cell, row))} |" for row in rows)]) + "\n"
+
+
+def tables() -> dict[str, str]:
+    """The tables by name."""
+    llc = [
+        [check.name, check.wanted, check.trouble.partition(":")[0], check.remedy, _meaning(check)]
+        for check in of_llc()
+        if not check.passed
+    ]
+    others = [
+        [measures, check.name, check.wanted, check.remedy, _meaning(check)]
+        for measures, check in of_others()
+        if not check.passed
+    ]
+    return {
+        "llc": table(["check of λ̂", "wanted", "else a warning begins", "and says to", "verdict"], llc),
+        "others": table(["measure", "check", "wanted", "else", "verdict"], others),
+    }
+
+
+def filled(page: str) -> str:
+    """The page with its tables made anew."""
+    made = tables()
+    return _TABLE.sub(lambda found: f"{found[1]}{made[found[2]]}{found[3]}", page)
+
+
+def _meaning(check: Any) -> str:
+    return {"doubt": "doubtful", "failure": "failed"}[check.severity]
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+if __name__ == "__main__":
+    PAGE.write_text(filled(PAGE.read_text(encoding="utf-8")), encoding="utf-8")

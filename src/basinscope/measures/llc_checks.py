@@ -1,0 +1,131 @@
+"""What is looked at before λ̂ is believed, with every limit: verdict, warnings, reports and docs/trust.md follow."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from ..estimates import Check
+from ..sampling.runs import MAX_NEGATIVE_STDERRS
+from .checks import check_completion, check_mixing, check_precision, check_survival
+
+# Shares are of λ̂ itself.
+MAX_GRADIENT_SHARE = 0.1  # gradient term ½(nβ)²gᵀA⁻¹g: by about this much λ̂ is low where w* is no minimum
+MIN_ACCEPTANCE = 0.1  # accepted proposals of a Metropolis sampler
+MAX_STDERR_OF_PRECISE = 0.01  # standard error below which chains need no more mixing
+MAX_DRIFT_SHARE = 0.05  # change of λ̂ over the run's last half
+MAX_DRIFT_STDERRS = 4 * math.sqrt(2)  # of that change, in standard errors of λ̂: the halves' difference has √2 of them
+MAX_VIRIAL_ERROR = 0.1  # of the virial ratio, which is 1
+MAX_VIRIAL_STDERRS = 4.0  # of its distance from 1, in its own standard errors
+MAX_STEP_BIAS = 0.15  # distance of the smallest step from the extrapolation to zero
+MIN_LOCALISER_GROWTH = 2.2  # λ̂(γ/3)/λ̂(γ) that is nearly the 3 of a basin without curvature
+
+_METROPOLIS = ("hmc", "mala")  # samplers that reject
+
+
+def llc_checks(value: float, stderr: float, diagnostics: Mapping[str, Any]) -> tuple[Check, ...]:
+    """The checks of λ̂ ± stderr, from the diagnostics of `llc`; one that a sampler has no diagnostic for is left out.
+
+    Examples:
+        >>> seen = {"started": 8, "diverged": 0, "interrupted": False, "rhat": 1.21, "drift": 0.0}
+        >>> [(check.name, check.passed) for check in llc_checks(10.0, 0.5, seen) if not check.passed]
+        [('split-R̂ between chains', False)]
+    """
+    started, diverged = diagnostics["started"], diagnostics["diverged"]
+    if not math.isfinite(value):
+        return (_lost(diagnostics.get("sampler"), diverged, started),)
+    return tuple(_checks(value, stderr, diagnostics))
+
+
+def _checks(value: float, stderr: float, seen: Mapping[str, Any]) -> Iterator[Check]:
+    yield Check(
+        "λ̂", f"{value:.4g}", "positive", value > 0, "train longer, or raise gamma", "failure",
+        f"not at a minimum: λ̂ = {value:.3g} is not positive, so chains found lower loss than w* has",
+    )  # fmt: skip
+    yield check_survival(seen["diverged"], seen["started"], "use a smaller step_size")
+    yield check_completion(seen["interrupted"], "the standard error target was met")
+    scale = abs(value)
+    if value > 0 and seen.get("gradient_term") is not None:
+        yield _gradient(seen["gradient_term"], value)
+    if value > -MAX_NEGATIVE_STDERRS * stderr or not math.isfinite(stderr):
+        yield check_precision(stderr, scale, "λ̂", "raise budget", few="raise draws or lower burn_in")
+    if seen.get("acceptance") is not None and seen.get("sampler") in _METROPOLIS:
+        yield _acceptance(seen["acceptance"])
+    if seen.get("rhat") is not None:
+        yield check_mixing(
+            seen["rhat"], "raise budget", precise=stderr <= MAX_STDERR_OF_PRECISE * scale,
+            when=f"where the standard error is at most {MAX_STDERR_OF_PRECISE:.0%}",
+        )  # fmt: skip
+    if seen.get("drift") is not None:
+        yield _drift(abs(seen["drift"]), stderr, scale)
+    if seen.get("virial") is not None:
+        yield _virial(seen["virial"], seen["virial_stderr"])
+    slope = seen.get("slope")
+    if slope is not None and math.isfinite(slope):
+        yield Check(
+            "step-size bias", f"{abs(slope):.1%} of λ̂", f"at most {MAX_STEP_BIAS:.0%}", abs(slope) <= MAX_STEP_BIAS,
+            "raise batch_size or budget",
+            reason=f"step-size bias: the smallest step is {slope:.0%} off the extrapolation",
+        )  # fmt: skip
+    if len(seen.get("gamma_curve") or ()) >= 3:
+        yield _localiser(seen, value)
+
+
+def _lost(sampler: str | None, diverged: int, started: int) -> Check:
+    """Why there is no number. Samplers that reject do not lose chains by their step: the loss leads them away."""
+    remedy, reason = "train longer, or raise gamma", f"diverged: {diverged} of {started} chains diverged"
+    if sampler in _METROPOLIS:
+        reason = f"not at a minimum: {diverged} of {started} chains fell far below the loss of w* and were stopped"
+    elif sampler != "minibatch":
+        remedy = "use a smaller step_size or a larger gamma"
+    return Check("λ̂", "not finite", "positive", False, remedy, "failure", reason)
+
+
+def _gradient(term: float, value: float) -> Check:
+    return Check(
+        "gradient term at w*", f"{term / value:.1%} of λ̂", f"at most {MAX_GRADIENT_SHARE:.0%}",
+        term <= MAX_GRADIENT_SHARE * value, "train longer, or read λ̂ as a lower value",
+        reason=f"not at a minimum: the gradient term ½(nβ)²gᵀA⁻¹g = {term:.3g} is {term / value:.0%} of λ̂",
+    )  # fmt: skip
+
+
+def _acceptance(share: float) -> Check:
+    return Check(
+        "accepted proposals", f"{share:.0%}", f"at least {MIN_ACCEPTANCE:.0%}", share >= MIN_ACCEPTANCE,
+        "lower step_size", reason=f"not converged: only {share:.0%} of proposals are accepted",
+    )  # fmt: skip
+
+
+def _drift(drift: float, stderr: float, scale: float) -> Check:
+    """Whether λ̂ of the last half's two parts is the same, but for chance."""
+    moved = drift / scale if scale else math.inf
+    return Check(
+        "drift over the last half", f"{moved:.1%} of λ̂",
+        f"at most {MAX_DRIFT_SHARE:.0%}, or {MAX_DRIFT_STDERRS:.1f} standard errors",
+        not drift > max(MAX_DRIFT_SHARE * scale, MAX_DRIFT_STDERRS * stderr), "raise budget",
+        reason=f"not converged: λ̂ still moves by {moved:.0%} over the run's last half",
+    )  # fmt: skip
+
+
+def _virial(ratio: float, stderr: float) -> Check:
+    """E[δ·∇U] = d holds for every posterior, by one integration by parts."""
+    off = abs(ratio - 1)
+    return Check(
+        "virial ratio E[δ·∇U]/d", f"{ratio:.2f} ± {stderr:.2g}",
+        f"1, within {MAX_VIRIAL_ERROR:g} or {MAX_VIRIAL_STDERRS:g} standard errors",
+        not (off > MAX_VIRIAL_ERROR and off > MAX_VIRIAL_STDERRS * stderr),
+        "use a smaller step_size" if ratio > 1 else "raise budget",
+        reason=f"not in equilibrium: the virial ratio is {ratio:.2f} instead of 1",
+    )  # fmt: skip
+
+
+def _localiser(seen: Mapping[str, Any], value: float) -> Check:
+    """λ̂ is the localiser's where no direction is stiffer than γ and λ̂ grows nearly in proportion to 1/γ."""
+    stiffness, gamma, wider = seen["nbeta"] * seen["largest_eigenvalue"], seen["gamma"], seen["gamma_curve"][0][1]
+    return Check(
+        "stiffest direction, nβσ₁/γ", f"{stiffness / gamma:.3g}",
+        f"above 1, or λ̂ at γ/3 below {MIN_LOCALISER_GROWTH:g} times λ̂",
+        stiffness > gamma or wider < MIN_LOCALISER_GROWTH * value, "lower gamma or raise nbeta",
+        reason=f"prior-dominated: no direction is stiffer than gamma={gamma:.3g}, and λ̂ triples with 1/gamma",
+    )  # fmt: skip
