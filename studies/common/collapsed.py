@@ -53,7 +53,7 @@ def gaussians(gram: Array, cross: Array, square: float, n: int, beta: float, gam
     """
     width, outputs = cross.shape[-2:]
     scale = beta / sigma**2
-    covariance = np.linalg.inv(scale * gram + gamma * np.eye(width))
+    covariance = np.asarray(np.linalg.inv(scale * gram + gamma * np.eye(width)), dtype=np.float64)
     mean = scale * covariance @ cross
     constant = n * outputs * 0.5 * math.log(2 * math.pi * sigma**2)
     explained = np.einsum("ghk,ghk->g", cross, mean)

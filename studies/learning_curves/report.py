@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from basinscope.figure_style import panels
 from studies.common.files import csv_files, readme
-from studies.common.panels import panels
 
 from .cases import CASES
 from .tables import SUM, TRAINED, exact, summary, temperatures, value
@@ -114,7 +114,8 @@ def page(made: Mapping[str, pd.DataFrame], origin: Mapping[str, Any]) -> str:
 
 def answer(whole: pd.DataFrame) -> str:
     """The first line: how near the sum comes to 2λ, from the smallest to the largest n."""
-    parts, reached = [], 0
+    parts: list[str] = []
+    reached = 0
     models = list(dict.fromkeys(whole["model"]))
     for model in models:
         sizes = sorted(whole.loc[whole["model"] == model, "n"].unique())

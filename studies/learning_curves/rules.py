@@ -44,16 +44,17 @@ def mixture(t: float, beta: float, fineness: float = 1.0) -> Rule:
     In m = ab + (1 − a)c and s = b − c the data decide m to 1/√t and, to leading order, ta²(1 − a)²s⁴. Exchange of the
     parts maps (u, m, s) to (−u, m, −s): half the values of s suffice.
     """
-    u = _middles(-7.5, 7.5, 0.5 / fineness)
-    v = _middles(0, 7, 0.2 / fineness)
+    u, step_u = _middles(-7.5, 7.5, 0.5 / fineness)
+    v, step_v = _middles(0, 7, 0.2 / fineness)
     reach = 6 + 4.5 * math.sqrt(beta)
-    m = _middles(-reach, reach, 0.75 / fineness) / math.sqrt(t)
+    m, step_m = (each / math.sqrt(t) for each in _middles(-reach, reach, 0.75 / fineness))
+    cell = 2 * step_u * step_v * step_m / (2 * math.pi) ** 1.5  # exchange, and the constant of the prior
     u, v, m = (each.ravel() for each in np.meshgrid(u, v, m, indexing="ij"))
     a = 1 / (1 + np.exp(-u))
     scale = 1 / (1 / 1.5 + (t * (a * (1 - a)) ** 2 / 4) ** 0.25)
     s = v * scale
     b, c = m + (1 - a) * s, m - a * s
-    log_prior = np.log(scale) - 0.5 * (u**2 + b**2 + c**2)
+    log_prior = math.log(cell) + np.log(scale) - 0.5 * (u**2 + b**2 + c**2)
     edge = (v == v.max()) | (np.abs(m) == m.max()) | (np.abs(u) == u.max())
     return Rule(np.stack([u, b, c], 1), log_prior, edge)
 
@@ -72,7 +73,7 @@ def tanh(t: float, beta: float, fineness: float = 1.0) -> Rule:
     radius, radius_weight = near * np.sinh(log_radius), radial * near * np.cosh(log_radius)
     r, angle = (each.ravel() for each in np.meshgrid(radius, angle, indexing="ij"))
     weight = np.outer(radius_weight, angle_weight).ravel()
-    log_prior = np.log(weight) + np.log(r) - 0.5 * r**2
+    log_prior = math.log(8 / (2 * math.pi)) + np.log(weight) + np.log(r) - 0.5 * r**2
     return Rule(np.stack([r * np.cos(angle), r * np.sin(angle)], 1), log_prior, r == r.max())
 
 
@@ -84,24 +85,26 @@ def rank(t: float, beta: float, fineness: float = 1.0) -> Rule:
     and set no scale at all: the rule then reaches further.
     """
     near = 1 / math.sqrt(1 + t)
-    depth = _middles(-2.8 - 150 / t, 2, 0.25 / fineness)
-    far = _middles(0, math.asinh(6 / near), 0.4 / fineness)
+    depth, step_depth = _middles(-2.8 - 150 / t, 2, 0.25 / fineness)
+    far, step_far = _middles(0, math.asinh(6 / near), 0.4 / fineness)
     reach = 7 + 5 * math.sqrt(beta) + 2000 / t
-    z = _middles(-reach, reach, 0.7 / fineness)
+    z, step_z = _middles(-reach, reach, 0.7 / fineness)
+    cell = step_depth * step_far * step_z / math.pi  # with both normal densities, one of them folded
     depth, far, z = (each.ravel() for each in np.meshgrid(depth, far, z, indexing="ij"))
     first, last = np.exp(depth), near * np.sinh(far)
     scale = first * np.hypot(last, near)
     cross = z * scale
     log_jacobian = depth + np.log(near * np.cosh(far)) + np.log(scale)
-    log_prior = stats.chi.logpdf(first, 2) - 0.5 * cross**2 - 0.5 * last**2 + log_jacobian
+    log_prior = math.log(cell) + stats.chi.logpdf(first, 2) - 0.5 * cross**2 - 0.5 * last**2 + log_jacobian
     edge = (depth == depth.max()) | (depth == depth.min()) | (np.abs(z) == z.max()) | (far == far.max())
     return Rule(np.stack([first, cross, last], 1), log_prior, edge)
 
 
-def _middles(low: float, high: float, step: float) -> Array:
-    """Middles of equal steps, at most as long as asked."""
-    count = math.ceil((high - low) / step)
-    return low + (np.arange(count) + 0.5) * (high - low) / count
+def _middles(low: float, high: float, longest: float) -> tuple[Array, float]:
+    """Middles of equal steps, at most as long as asked, and their length."""
+    count = math.ceil((high - low) / longest)
+    step = (high - low) / count
+    return low + np.arange(0.5, count, dtype=np.float64) * step, step
 
 
 def _legendre(low: float, high: float, count: int) -> tuple[Array, Array]:
