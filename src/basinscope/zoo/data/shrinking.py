@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -24,7 +25,7 @@ def shrink(name: str, to: str | Path, folder: str | Path | None = None) -> Path:
         raise InputError(f"unknown data set {name!r}: expected one of {', '.join(SOURCES)}")
     found = load(name, view="7x7", folder=folder)
     path = Path(to) / name / small_file(name)
-    arrays = {
+    arrays: dict[str, Any] = {
         f"{letter}_{part}": tensor.numpy()
         for part, (images, labels) in (("train", found.train), ("test", found.test))
         for letter, tensor in (("x", images[:, 0]), ("y", labels))
