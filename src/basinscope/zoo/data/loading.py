@@ -45,16 +45,17 @@ def load(
         raise InputError(f"view must be one of {VIEWS}, got {view!r}")
     name = name.replace("-", "_")
     if name == "digits":
-        found = _digits()
+        pairs = _digits()
     elif name in READERS:
-        found = READERS[name](data_folder(folder) / name, source_of(name), view)
+        pairs = READERS[name](data_folder(folder) / name, source_of(name), view)
     else:
         raise InputError(f"unknown data set {name!r}: expected one of {', '.join(names())}")
-    whole = DataSet(name, *found, 10).first(train, test)
-    return DataSet(name, _viewed(whole.train, view), _viewed(whole.test, view), 10)
+    whole = DataSet(name, *pairs, 10).first(train, test)
+    return DataSet(name, _view(whole.train, view), _view(whole.test, view), 10)
 
 
-def _viewed(pair: Pair, view: str) -> Pair:
+def _view(pair: Pair, view: str) -> Pair:
+    """Images in [0, 1], whole or as 7 × 7 grey ones, and their labels."""
     images = pair[0].float() / 255 if pair[0].dtype == torch.uint8 else pair[0]
     small = images.shape[2:] == (7, 7)
     return (images if view == "full" or small else seven_by_seven(images)), pair[1]
@@ -77,14 +78,14 @@ def _digits() -> tuple[Pair, Pair]:
 
 
 def _idx(place: Path, source: Source, view: str) -> tuple[Pair, Pair]:
-    read: list[Tensor] = []
+    arrays: list[Tensor] = []
     for file in source.files:
         path = place / file.name
         if not path.is_file():
             raise missing(source, path)
         verified(source, path)
-        read.append(read_idx(path))
-    images, labels, test_images, test_labels = read
+        arrays.append(read_idx(path))
+    images, labels, test_images, test_labels = arrays
     return (images[:, None], labels.long()), (test_images[:, None], test_labels.long())
 
 
@@ -98,14 +99,14 @@ def _cifar(place: Path, source: Source, view: str) -> tuple[Pair, Pair]:
 def _svhn(place: Path, source: Source, view: str) -> tuple[Pair, Pair]:
     paths = [place / file.name for file in source.files]
     small = place / "svhn_7x7_gray.npz"
-    there = all(path.is_file() for path in paths)
+    present = all(path.is_file() for path in paths)
     checked = [verified(source, path) for path in paths if path.is_file()]
-    official = there and all(checked)
+    official = present and all(checked)
     if view == "7x7" and not official and small.is_file():  # all images, though not from the official file
         verified(source, small)
         (images, labels), (test_images, test_labels) = read_npz(small)
         return (images[:, None], labels), (test_images[:, None], test_labels)
-    if not there:
+    if not present:
         raise missing(source, next(path for path in paths if not path.is_file()))
     train, test = (read_svhn(path) for path in paths)
     return train, test
