@@ -1,4 +1,4 @@
-"""Which files make up each data set, where they come from, and what their hashes are."""
+"""The files of each data set, their addresses and their hashes."""
 
 from __future__ import annotations
 
@@ -138,19 +138,19 @@ def names() -> list[str]:
 
 def source_of(name: str) -> Source:
     """The source of that name."""
-    found = SOURCES.get(name.replace("-", "_"))
-    if found is None:
+    source = SOURCES.get(name.replace("-", "_"))
+    if source is None:
         raise InputError(f"unknown data set {name!r}: expected one of {', '.join(SOURCES)}")
-    return found
+    return source
 
 
 def data_folder(folder: str | Path | None = None) -> Path:
     """Where data sets live: `folder`, else $BASINSCOPE_DATA, else the user's cache."""
     if folder is not None:
         return Path(folder).expanduser()
-    named = os.environ.get("BASINSCOPE_DATA")
-    if named:
-        return Path(named).expanduser()
+    configured = os.environ.get("BASINSCOPE_DATA")
+    if configured:
+        return Path(configured).expanduser()
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "basinscope" / "data"
 
 
@@ -168,14 +168,14 @@ def md5(path: Path) -> str:
 def verified(source: Source, path: Path) -> bool:
     """Whether `path` is the official file, or else a known edition; any other content is refused."""
     official = {file.name: file.md5 for file in source.files}.get(path.name)
-    found = md5(path)
-    if found == official:
+    actual = md5(path)
+    if actual == official:
         return True
-    if found == source.editions.get(path.name):
+    if actual == source.editions.get(path.name):
         return False
     expected = official or source.editions.get(path.name)
     raise InputError(
-        f"{path} has md5 {found}, expected {expected}: it is damaged or another file — "
+        f"{path} has md5 {actual}, expected {expected}: it is damaged or another file — "
         f"`basinscope data fetch {source.name}` replaces it"
     )
 

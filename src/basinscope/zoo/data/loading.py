@@ -46,17 +46,18 @@ def load(
         raise InputError(f"view must be one of {VIEWS}, got {view!r}")
     name = name.replace("-", "_")
     if name == "digits":
-        found = _digits()
+        pairs = _digits()
     elif name in READERS:
         place, source = data_folder(folder) / name, source_of(name)
-        found = (_small(place, source) if view == "7x7" else None) or READERS[name](place, source)
+        pairs = (_small(place, source) if view == "7x7" else None) or READERS[name](place, source)
     else:
         raise InputError(f"unknown data set {name!r}: expected one of {', '.join(names())}")
-    whole = DataSet(name, *found, 10).first(train, test)
-    return DataSet(name, _viewed(whole.train, view), _viewed(whole.test, view), 10)
+    whole = DataSet(name, *pairs, 10).first(train, test)
+    return DataSet(name, _view(whole.train, view), _view(whole.test, view), 10)
 
 
-def _viewed(pair: Pair, view: str) -> Pair:
+def _view(pair: Pair, view: str) -> Pair:
+    """Images in [0, 1], whole or as 7 × 7 grey ones, and their labels."""
     images = pair[0].float() / 255 if pair[0].dtype == torch.uint8 else pair[0]
     small = images.shape[2:] == (7, 7)
     return (images if view == "full" or small else seven_by_seven(images)), pair[1]
@@ -88,14 +89,14 @@ def _small(place: Path, source: Source) -> tuple[Pair, Pair] | None:
 
 
 def _idx(place: Path, source: Source) -> tuple[Pair, Pair]:
-    read: list[Tensor] = []
+    arrays: list[Tensor] = []
     for file in source.files:
         path = place / file.name
         if not path.is_file():
             raise missing(source, path)
         verified(source, path)
-        read.append(read_idx(path))
-    images, labels, test_images, test_labels = read
+        arrays.append(read_idx(path))
+    images, labels, test_images, test_labels = arrays
     return (images[:, None], labels.long()), (test_images[:, None], test_labels.long())
 
 
