@@ -117,6 +117,7 @@ def test_a_negative_value_fails(seed):
     assert any("not positive" in warning and "train longer" in warning for warning in found.warnings)
 
 
+@pytest.mark.slow
 def test_hyperbola(seed):
     # Two valleys cross at w*, where the Hessian is zero: no curvature shows this λ̂.
     x = torch.ones(20, 1)
