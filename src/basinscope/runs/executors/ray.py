@@ -45,8 +45,8 @@ class Ray:
         """Run units that end in time; yields the outcomes of each. Closing the iterator cancels the rest."""
         reference, url = plan.shared()
         ray = _imported()
-        own = not ray.is_initialized()
-        if own:
+        started_here = not ray.is_initialized()
+        if started_here:
             self._start(ray)
         folders = tuple(search_path())
         waiting = deque(units)
@@ -73,11 +73,11 @@ class Ray:
                         continue
                     if "fatal" in message:
                         raise BasinscopeError(message["fatal"])
-                    yield [Outcome.from_plain(each) for each in message["outcomes"]]
+                    yield [Outcome.from_plain(outcome) for outcome in message["outcomes"]]
         finally:
             for handle in flying:
                 ray.cancel(handle, force=True)
-            if own:
+            if started_here:
                 ray.shutdown()
 
     def _start(self, ray: Any) -> None:
@@ -105,10 +105,10 @@ class Ray:
         return ray.remote(num_cpus=1, num_gpus=wanted, max_retries=0)(remote)
 
 
-def remote(reference: str, folders: tuple[str, ...], url: str, told: Mapping[str, Any]) -> dict[str, Any]:
+def remote(reference: str, folders: tuple[str, ...], url: str, unit: Mapping[str, Any]) -> dict[str, Any]:
     """What runs on the cluster: a unit's outcomes as plain values, or why nothing can be done."""
     try:
-        outcomes = work(_study(reference, folders), Unit.from_plain(told), Store(url))
+        outcomes = work(_study(reference, folders), Unit.from_plain(unit), Store(url))
     except BasinscopeError as error:
         return {"fatal": str(error)}
     return {"outcomes": [outcome.plain() for outcome in outcomes]}

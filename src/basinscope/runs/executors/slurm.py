@@ -121,11 +121,11 @@ class Slurm:
         return executor
 
 
-def share_of_work(reference: str, folders: list[str], url: str, told: list[dict[str, Any]]) -> None:
+def share_of_work(reference: str, folders: list[str], url: str, units: list[dict[str, Any]]) -> None:
     """What a task does: its units, one after another."""
     study, store = load_from(reference, folders), Store(url)
-    for each in told:
-        work(study, Unit.from_plain(each), store)
+    for unit in units:
+        work(study, Unit.from_plain(unit), store)
 
 
 def _appeared(store: Store, wanted: set[str]) -> Iterator[Outcome]:
