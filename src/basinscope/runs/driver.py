@@ -14,7 +14,7 @@ from typing import Any
 
 from ..errors import InputError, StoreError
 from ..progress import Report, tracked
-from .executors.base import Executor, Plan
+from .executors.base import Executor, RunPlan
 from .executors.inline import Inline
 from .forecast import Forecast, forecast
 from .identity import canonical, checksum
@@ -25,7 +25,7 @@ from .settings import resolved
 from .store import Entry, Store, record_name
 from .study import Study
 from .units import Planned, Unit, planned, selected, units
-from .work import Outcome
+from .work import JobOutcome
 from .worker import WORKER
 
 INTERRUPTED = "it was interrupted"
@@ -109,7 +109,7 @@ def run(
     reference = study if isinstance(study, str) else reference_to(definition)
     until = None if minutes is None else time.monotonic() + 60 * minutes
     wanted = selected(jobs, only)
-    plan = Plan(definition, reference, opened, lambda: math.inf if until is None else until - time.monotonic())
+    plan = RunPlan(definition, reference, opened, lambda: math.inf if until is None else until - time.monotonic())
     with driving(opened.files) as lease:
         opened.prepare()
         index = Index(opened)
@@ -125,7 +125,7 @@ def run(
 class _Drive:
     """One run of a study: what is done, what failed, what is left."""
 
-    plan: Plan
+    plan: RunPlan
     jobs: list[Planned]
     wanted: set[str]  # keys of those that this run is for
     index: Index
@@ -172,7 +172,7 @@ class _Drive:
                     self._note(outcome, record)
                 self._tell(executor)
 
-    def _note(self, outcome: Outcome, record: Callable[[Entry], None]) -> None:
+    def _note(self, outcome: JobOutcome, record: Callable[[Entry], None]) -> None:
         unit = self.unit_of[outcome.key]
         if outcome.entry is None:
             self.failed[outcome.key] = outcome.error

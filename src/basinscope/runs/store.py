@@ -39,7 +39,7 @@ class Damaged(Exception):
 
 @dataclass(frozen=True)
 class Entry:
-    """What the index knows of a stored result."""
+    """A stored result as the index remembers it."""
 
     key: str
     study: str

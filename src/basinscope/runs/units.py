@@ -51,7 +51,7 @@ class Unit:
         return self.keys[0] if len(self.keys) == 1 else checksum("".join(self.keys).encode())[:40]
 
     def plain(self) -> dict[str, Any]:
-        """As JSON has it, for the way to a worker."""
+        """The unit as plain values, as they travel to a worker."""
         return {
             "keys": list(self.keys),
             "configs": [dict(config) for config in self.configs],

@@ -24,7 +24,7 @@ from .units import Unit
 
 
 @dataclass(frozen=True)
-class Outcome:
+class JobOutcome:
     """A job that was stored, or that failed."""
 
     key: str
@@ -35,12 +35,12 @@ class Outcome:
         return {"key": self.key, "entry": None if self.entry is None else self.entry.plain(), "error": self.error}
 
     @classmethod
-    def from_plain(cls, data: Mapping[str, Any]) -> Outcome:
+    def from_plain(cls, data: Mapping[str, Any]) -> JobOutcome:
         entry = None if data["entry"] is None else Entry.from_plain(data["entry"])
         return cls(data["key"], entry, data["error"])
 
 
-def work(study: Study, unit: Unit, store: Store) -> list[Outcome]:
+def work(study: Study, unit: Unit, store: Store) -> list[JobOutcome]:
     """Run a unit and store what it gives as it comes; a job that fails is reported and does not disturb the others.
 
     What is unfinished when the time is up has no outcome. StoreError is raised on: a store that cannot be written is
@@ -121,7 +121,7 @@ def _together(study: Study, keys: Sequence[str], jobs: Sequence[Any], scratch: S
 
 def _outcome(
     study: Study, key: str, config: Mapping[str, Any], given: Any, origin: Mapping[str, Any], store: Store
-) -> Outcome:
+) -> JobOutcome:
     """A result in the store, or the reason why there is none."""
     try:
         result = _result(given, config)
@@ -132,8 +132,8 @@ def _outcome(
     except (Exception, SystemExit) as error:
         line, details = _error_texts(error)
         store.fail(key, study.name, config, line, details)
-        return Outcome(key, None, line)
-    return Outcome(key, entry)
+        return JobOutcome(key, None, line)
+    return JobOutcome(key, entry)
 
 
 def _result(given: Any, config: Mapping[str, Any]) -> Result:

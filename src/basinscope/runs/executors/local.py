@@ -17,8 +17,8 @@ from typing import IO, Any
 from ...checks import whole
 from ...errors import BasinscopeError
 from ..units import Unit
-from ..work import Outcome
-from .base import Plan, given_up
+from ..work import JobOutcome
+from .base import RunPlan, given_up
 from .deaths import Death, Deaths, death_of_process, memory_kills
 
 _WORDS = 2000  # characters of a dead worker's last words that are kept
@@ -45,7 +45,7 @@ class Local:
     def __init__(self, workers: int | None = None) -> None:
         self.workers = cores() if workers is None else whole("workers", workers, least=1)
 
-    def run(self, plan: Plan, units: Sequence[Unit]) -> Generator[list[Outcome]]:
+    def run(self, plan: RunPlan, units: Sequence[Unit]) -> Generator[list[JobOutcome]]:
         """Run units that end in time; yields the outcomes of each. Closing the iterator stops the workers."""
         reference, url = plan.shared()
         waiting = deque(units)
@@ -80,7 +80,7 @@ class Local:
                 worker.unit = None
                 if (unit := plan.next(waiting)) is not None:
                     worker.give(unit)
-                yield [Outcome.from_plain(outcome) for outcome in message["outcomes"]]
+                yield [JobOutcome.from_plain(outcome) for outcome in message["outcomes"]]
         finally:
             for worker in crew:
                 worker.stop()

@@ -1,4 +1,4 @@
-"""On Ray: a local cluster of its own, or one that is there."""
+"""The executor on Ray: a local cluster of its own, or one that runs already."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from ..references import load_from, search_path
 from ..store import Store
 from ..study import Study
 from ..units import Unit
-from ..work import Outcome, work
-from .base import Plan, given_up
+from ..work import JobOutcome, work
+from .base import RunPlan, given_up
 from .deaths import Death, Deaths
 from .local import cores
 
@@ -41,7 +41,7 @@ class Ray:
         self._gpus = gpus
         self.workers = cores() if workers is None else whole("workers", workers, least=1)
 
-    def run(self, plan: Plan, units: Sequence[Unit]) -> Generator[list[Outcome]]:
+    def run(self, plan: RunPlan, units: Sequence[Unit]) -> Generator[list[JobOutcome]]:
         """Run units that end in time; yields the outcomes of each. Closing the iterator cancels the rest."""
         reference, url = plan.shared()
         ray = _imported()
@@ -73,7 +73,7 @@ class Ray:
                         continue
                     if "fatal" in message:
                         raise BasinscopeError(message["fatal"])
-                    yield [Outcome.from_plain(outcome) for outcome in message["outcomes"]]
+                    yield [JobOutcome.from_plain(outcome) for outcome in message["outcomes"]]
         finally:
             for handle in flying:
                 ray.cancel(handle, force=True)
