@@ -42,7 +42,7 @@ class Point:
     validation_loss: float | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, ready for JSON; what is not known is left out."""
+        """The point as plain values, ready for JSON; what is not known is left out."""
         when = {name: value for name in _MOMENT if (value := getattr(self, name)) is not None}
         measured = None if self.measured is None else self.measured.to_dict()
         return plain({"name": self.name, **when, "measured": measured, "error": self.error})
@@ -115,7 +115,7 @@ class Report:
     # ------------------------------------------------------------------ for people
 
     def to_html(self, path: str | Path | None = None) -> str:
-        """One page that needs nothing else; written to `path` where one is given."""
+        """The report as one page that needs nothing else; written to `path` where one is given."""
         from .pages import report_page
 
         text = report_page(self)
@@ -124,7 +124,7 @@ class Report:
         return text
 
     def to_markdown(self, path: str | Path | None = None) -> str:
-        """The same in Markdown, without figures."""
+        """The report in Markdown, without figures."""
         from .text import markdown
 
         text = markdown(self)
@@ -150,7 +150,7 @@ class Report:
     # ------------------------------------------------------------------ for programs
 
     def to_json(self, path: str | Path | None = None) -> str:
-        """Everything; `Report.load` reads it back."""
+        """The whole report as JSON; `Report.load` reads it back."""
         facts = {"format": FORMAT, **{entry.name: getattr(self, entry.name) for entry in fields(self)}}
         facts |= {"points": [point.to_dict() for point in self.points]}
         text = json.dumps(plain(facts), ensure_ascii=False, allow_nan=False) + "\n"

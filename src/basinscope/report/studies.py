@@ -31,7 +31,7 @@ def write_study_page(results: Results, folder: Path, written: Sequence[Path], co
 
 
 def study_page(results: Results, written: Sequence[Path], command: str) -> str:
-    """The page."""
+    """The study as one HTML page."""
     table, study = results.table, results.study
     rows = table.to_dict("records")
     findings = list(study.findings(results))
