@@ -37,7 +37,7 @@ import torch
 from torch import Tensor, nn
 
 import basinscope as bs
-from basinscope.curvature.bracket import Runs
+from basinscope.curvature.bracket import LanczosRuns
 from basinscope.curvature.functions import SOFT_RANK
 from basinscope.curvature.operators import Dense, hessian
 from basinscope.curvature.trace import exact_trace
@@ -334,7 +334,7 @@ def bracket() -> list[Row]:
         frame = torch.linalg.qr(torch.randn(200, 200, dtype=torch.float64)).Q
         operator = Dense(frame @ torch.diag(spectrum) @ frame.T, psd=True)
         starts = torch.randn(200, 4, dtype=torch.float64)
-        runs = Runs(operator, starts)
+        runs = LanczosRuns(operator, starts)
         runs.grow(5 + case % 20)
         low, high = SOFT_RANK.at(decay).bracket(runs.nodes(0.0))
         true = ((frame.T @ starts).square() * (spectrum / (spectrum + decay))[:, None]).sum(0)

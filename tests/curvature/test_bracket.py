@@ -10,7 +10,7 @@ from scipy import stats
 
 import basinscope as bs
 from basinscope.curvature.averages import CERTAINTY
-from basinscope.curvature.bracket import Function, Runs
+from basinscope.curvature.bracket import Function, LanczosRuns
 from basinscope.curvature.functions import LOG_DET, SOFT_RANK, SOFT_RANK_SQUARED
 from basinscope.curvature.operators import Dense
 from basinscope.curvature.stochastic import Whitened, traced
@@ -38,7 +38,7 @@ def test_rules_bracket_quadratic_forms_at_every_step(case, seed):
     values[: case % 5] = 0
     matrix, frame = matrix_of(values, generator)
     starts = torch.randn(size, 3, dtype=f64, generator=generator)
-    runs = Runs(Dense(matrix, psd=True), starts)
+    runs = LanczosRuns(Dense(matrix, psd=True), starts)
     weights = (frame.T @ starts).square()
     widths = []
     for _ in range(min(size, 12)):
@@ -56,7 +56,7 @@ def test_rules_bracket_quadratic_forms_at_every_step(case, seed):
 
 def test_exhausted_runs_are_exact():
     values = torch.tensor([0.0, 0.0, 1.0, 1.0, 2.0], dtype=f64)
-    runs = Runs(Dense(torch.diag(values), psd=True), torch.ones(5, 1, dtype=f64))
+    runs = LanczosRuns(Dense(torch.diag(values), psd=True), torch.ones(5, 1, dtype=f64))
     runs.grow(5)  # three distinct eigenvalues: two steps too many
     low, high = SOFT_RANK.at(0.5).bracket(runs.nodes(-1e-15))
     assert float(low) == pytest.approx(float(high), abs=1e-12) == pytest.approx(2 / 1.5 + 2 / 2.5, abs=1e-12)

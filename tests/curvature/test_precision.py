@@ -43,6 +43,7 @@ print(json.dumps([found.value, exact, found.stderr, found.freedom]))
 """
 
 
+@pytest.mark.slow
 @lacking.PRECISION_SWITCHES.mark
 @pytest.mark.parametrize(
     "place", ["", *(pytest.param(place, marks=pytest.mark.slow) for place in ("cuda.matmul.", "cudnn."))]

@@ -268,7 +268,7 @@ def test_own_loss_is_left_to_other_ways():
 
 def test_too_much_work_is_left_to_other_ways(monkeypatch, seed):
     deep = landscape(stacked(nn.Tanh, 5, 6, 4))
-    monkeypatch.setattr(module, "MOST_PASSES", 4)
+    monkeypatch.setattr(module, "MAX_PASSES", 4)
     assert stack_traces(deep, curved=True) is None
     assert stack_traces(deep, curved=False) is not None
     assert stack_traces(landscape(stacked(nn.Tanh, 5)), curved=True) is not None

@@ -12,7 +12,7 @@ from basinscope.curvature.ghost import layer_traces
 from basinscope.curvature.gradients import Gradients
 from basinscope.curvature.operators import Dense, operator
 from basinscope.curvature.piecewise import piecewise_affine
-from basinscope.curvature.trace import FEWEST, Hutchinson, XNysTrace, XTrace, estimate_trace, exact_trace
+from basinscope.curvature.trace import MIN_PROBES, Hutchinson, XNysTrace, XTrace, estimate_trace, exact_trace
 from chance import FALSE_ALARM, assert_within
 from gradient_cases import CASES
 
@@ -78,21 +78,21 @@ def test_layer_traces_are_sums_of_the_diagonal(name, matrix, closed, monkeypatch
 
 
 def test_normalizations_are_layers_too():
-    assert Gradients(normalized(), "fisher").loose == []
-    assert Gradients(normalized(frozen=True), "covariance").loose == []
+    assert Gradients(normalized(), "fisher").unstructured == []
+    assert Gradients(normalized(frozen=True), "covariance").unstructured == []
 
 
 @pytest.fixture
 def sampled(monkeypatch):
     """Traces are sampled wherever they can be, by so many draws that their standard errors are well known."""
-    monkeypatch.setattr(ghost, "MOST_ROOTS", 0)
-    monkeypatch.setattr(ghost, "DRAWS", MANY)
+    monkeypatch.setattr(ghost, "MAX_ROOTS", 0)
+    monkeypatch.setattr(ghost, "DRAWS_AT_ONCE", MANY)
 
 
 def test_many_outputs_are_sampled(monkeypatch, sampled, seed):
     land = CASES["transformer"](f64)
     with monkeypatch.context() as patch:
-        patch.setattr(ghost, "MOST_ROOTS", 128)
+        patch.setattr(ghost, "MAX_ROOTS", 128)
         truth = layer_traces(land, "fisher")
     found = layer_traces(land, "fisher", rtol=0.02, seed=seed)
     assert truth.stderr == 0 < found.stderr <= 0.02 * found.value
@@ -104,10 +104,10 @@ def test_many_outputs_are_sampled(monkeypatch, sampled, seed):
 
 
 def test_draws_are_added_until_the_error_is_met(monkeypatch, seed):
-    monkeypatch.setattr(ghost, "MOST_ROOTS", 0)
+    monkeypatch.setattr(ghost, "MAX_ROOTS", 0)
     found = layer_traces(CASES["transformer"](f64), "fisher", rtol=0.02, seed=seed)
     assert found.stderr <= 0.02 * found.value
-    assert found.passes % ghost.DRAWS == 0
+    assert found.passes % ghost.DRAWS_AT_ONCE == 0
 
 
 @pytest.mark.parametrize("name", ["gaussian", "bernoulli"])
@@ -221,7 +221,7 @@ def test_few_probes_suffice_for_an_easy_matrix(seed):
     values = torch.linspace(0.9, 1.1, 400)
     whole = random_matrix(values)
     found = estimate_trace(Dense(whole), rtol=0.01, seed=seed)
-    assert (found.method, found.products) == ("hutchinson", FEWEST)
+    assert (found.method, found.products) == ("hutchinson", MIN_PROBES)
     assert_within(found.value, float(values.sum()), hutchinson_error(whole, found.products))
 
 
@@ -258,8 +258,8 @@ def test_blocks_come_from_the_same_probes(seed):
 
 def test_the_tolerance_counts_what_is_known_already(seed):
     whole = Dense(random_matrix(torch.linspace(-1, 1, 300)))
-    assert estimate_trace(whole, rtol=0.01, offset=1e6, seed=seed).products == FEWEST
-    assert estimate_trace(whole, rtol=0.01, offset=30.0, max_products=200, seed=seed).products > FEWEST
+    assert estimate_trace(whole, rtol=0.01, offset=1e6, seed=seed).products == MIN_PROBES
+    assert estimate_trace(whole, rtol=0.01, offset=30.0, max_products=200, seed=seed).products > MIN_PROBES
 
 
 def test_zero_operator_and_spent_products(seed):

@@ -84,7 +84,7 @@ def test_a_limit_moves_the_verdict_the_warnings_and_the_page(name, page, monkeyp
 @pytest.mark.parametrize(
     ("module", "name"),
     [
-        (averages, "MAX_ROUNDING_OF_RTOL"), (averages, "MAX_STDERR_OF_RTOL"), (calibration, "TRUSTED"),
+        (averages, "MAX_ROUNDING_OF_RTOL"), (averages, "MAX_STDERR_OF_RTOL"), (calibration, "CALIBRATED_RATIOS"),
         (chains, "MIN_AGREEMENT"), (checks, "MAX_RELATIVE_STDERR"), (checks, "MAX_RHAT"),
         (checks, "MAX_RHAT_OF_PRECISE"), (evidence, "MAX_DRAW_BIAS"), (gap, "MAX_PARAMETERS_PER_SAMPLE"),
         (trace, "MAX_STDERR_OF_RTOL"), (psis, "MAX_SHAPE"), (sandwich, "MAX_DECREMENT_SHARE"),

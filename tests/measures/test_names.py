@@ -23,6 +23,7 @@ def test_nbeta_is_n_times_the_temperature_that_beta_was(measure):
     assert measure(ROWS, nbeta=20).value == measure(ROWS).value  # β = 1
 
 
+@pytest.mark.slow
 def test_nbeta_of_the_others():
     table = bs.criteria(ROWS, only=["waic"], nbeta=10.0)
     assert table.waic.value == bs.waic(ROWS, nbeta=10.0).value

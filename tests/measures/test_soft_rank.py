@@ -106,6 +106,7 @@ def test_lanczos_agrees_with_exact(matrix, order, seed):
     assert found.diagnostics["bracket"][0] <= found.value <= found.diagnostics["bracket"][1]
 
 
+@pytest.mark.slow
 def test_lanczos_bounds_hold_the_exact_value(seed):
     inside = 0
     for number in range(50):

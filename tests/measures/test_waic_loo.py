@@ -43,7 +43,10 @@ def heavy(draws=1600, n=30, seed=0):
     return -rng.gamma(1.0, size=(4, draws // 4, n)) * rng.uniform(0.05, 0.5, n)
 
 
-@pytest.mark.parametrize(("beta", "dtype"), [*((beta, torch.float64) for beta in KNOWN), (1.0, torch.float32)])
+@pytest.mark.parametrize(
+    ("beta", "dtype"),
+    [*(pytest.param(beta, torch.float64, marks=pytest.mark.slow) for beta in KNOWN), (1.0, torch.float32)],
+)
 def test_the_sampled_line_gives_the_known_vector(beta, dtype, seed):
     gibbs, bayes, v, waic, loo, *_ = KNOWN[beta]
     land = line(dtype)

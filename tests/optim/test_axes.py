@@ -32,7 +32,7 @@ def test_gradients_pass_without_changing_states_and_renewing_twice_is_renewing_o
     axes, settings = Axes({}), [SETTINGS] * len(SHAPES)
     axes.directions(gradients(0), settings, [True] * len(SHAPES))
     kept = copies(axes.states)
-    _, updates = axes.passed(gradients(1), settings, [True] * len(SHAPES))
+    _, updates = axes.precondition(gradients(1), settings, [True] * len(SHAPES))
     assert same(axes.states, kept)
     solved = eigen_of([update.gram for update in updates.values()])
     axes.renew(updates, solved)

@@ -229,6 +229,7 @@ def test_a_dead_driver_is_seen_as_such(tmp_path):
     assert not status.driver["alive"]
 
 
+@pytest.mark.slow
 def test_workers_give_the_tables_of_one_process(tmp_path):
     for study in (small_studies.ORBITS, small_studies.FLOCKS, small_studies.RANDOM):
         drive(study, tmp_path / "here")
@@ -242,6 +243,7 @@ def test_a_worker_that_dies_is_replaced(tmp_path):
     assert drive(small_studies.ONCE, tmp_path / "store", settings=settings, on=Local(2)).complete
 
 
+@pytest.mark.slow
 def test_jobs_that_always_kill_their_workers_are_given_up(tmp_path):
     settings = {"grid": {"kind": ["crash", "die", "fine", "noisy"], "seed": [0]}}
     summary = drive(small_studies.TROUBLE, tmp_path, settings=settings, on=Local(2))
@@ -326,6 +328,7 @@ def test_members_are_stored_as_they_come_and_a_run_out_of_time_goes_on_where_it_
     assert whole.drop(columns="resumed_at").equals(parts.drop(columns="resumed_at"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("on", [Inline(), Local(2)])
 def test_jobs_know_how_long_they_may_take(tmp_path, on):
     drive(small_studies.WATCHES, tmp_path / "limited", minutes=5, on=on)

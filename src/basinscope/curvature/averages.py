@@ -1,4 +1,4 @@
-"""Quadrature brackets of many vectors, averaged: a number with its standard error and bounds."""
+"""The averaging half of stochastic Lanczos quadrature: brackets of many vectors make a number, its error and bounds."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from scipy.special import stdtrit
 
 from ..errors import InputError
 from ..estimates import Check, Estimate
-from .bracket import Function, Runs
+from .bracket import Function, LanczosRuns
 from .operators import Operator
 
 MAX_ROUNDING_OF_RTOL = 0.1  # rounding errors in units of the tolerance
@@ -22,15 +22,18 @@ CERTAINTY = 0.9999  # of the bounds: the quadrature bracket holds for certain, t
 
 @dataclass(frozen=True)
 class Average:
-    """One traced function.
+    """The trace of one function of an operator.
 
     Attributes:
-        value, stderr, freedom: middle of the bracket; Monte Carlo error and half of the bracket, in squares.
+        value: the middle of the bracket.
+        stderr: the Monte Carlo error and half of the width of the bracket, added in squares.
+        freedom: the degrees of freedom of the Monte Carlo error.
         bracket: Gauss and Gauss–Radau values averaged over probes: they enclose the average, not the trace.
         bounds: the bracket widened by Monte Carlo (99.99 %) and rounding errors.
         rounding: relative size of the operator's rounding errors, ε‖A‖ over the weight decay.
         closed: whether the bracket shrank below the Monte Carlo error before the steps ran out.
-        smallest: the operator's smallest eigenvalue as far as seen.
+        probes, steps: the number of random vectors, and of Lanczos steps from each.
+        smallest: the operator's smallest eigenvalue as far as the Lanczos runs show it.
     """
 
     value: float
@@ -88,49 +91,50 @@ class Average:
 
 
 def averages(
-    operator: Operator, functions: Sequence[Function], levels: Sequence[float], runs: list[Runs], fixed: Runs | None,
-    rtol: float,
+    operator: Operator, functions: Sequence[Function], levels: Sequence[float], runs: list[LanczosRuns],
+    fixed: LanczosRuns | None, rtol: float,
 ) -> list[Average]:  # fmt: skip
     """The functions' means over the vectors of `runs`, plus their sums over those of `fixed`."""
     epsilon = torch.finfo(operator.dtype).eps
-    largest = max(run.ritz.largest for run in runs)
+    largest = max(run.ends.largest for run in runs)
     left, certain = _left_end(operator, runs, epsilon * largest, min(levels))
     rules = [run.nodes(left) for run in runs]
-    known = None if fixed is None else fixed.nodes(left)
-    found = []
+    fixed_rule = None if fixed is None else fixed.nodes(left)
+    results = []
     for function, level in zip(functions, levels, strict=True):
         low, high = (torch.cat(side) for side in zip(*(function.bracket(rule) for rule in rules), strict=True))
-        if known is not None:
-            base = [float(side.sum()) for side in function.bracket(known)]
+        if fixed_rule is not None:
+            base = [float(side.sum()) for side in function.bracket(fixed_rule)]
             low, high = low + base[0], high + base[1]
         low, high = torch.minimum(low, high), torch.maximum(low, high)  # equal up to rounding once exhausted
         middle = (low + high) / 2
         value, width, probes = float(middle.mean()), float((high - low).mean()), len(middle)
         noise = float(middle.std() / math.sqrt(probes))
         rounding = epsilon * largest / level
-        reach = float(stdtrit(probes - 1, 0.5 + CERTAINTY / 2)) * noise + rounding * abs(value)
+        margin = float(stdtrit(probes - 1, 0.5 + CERTAINTY / 2)) * noise + rounding * abs(value)
         bracket = float(low.mean()), float(high.mean())
-        goal = max(min(noise, rtol * abs(value)), rtol * abs(value) / 4)
-        found.append(
+        # Narrower than the Monte Carlo error or the tolerance, but no narrower than a quarter of the tolerance.
+        widest = max(min(noise, rtol * abs(value)), rtol * abs(value) / 4)
+        results.append(
             Average(
                 value=value,
                 stderr=math.hypot(noise, width / 2, rounding * value),
                 freedom=probes - 1,
                 bracket=bracket,
-                bounds=(bracket[0] - reach, bracket[1] + reach),
-                closed=certain and width <= goal,
+                bounds=(bracket[0] - margin, bracket[1] + margin),
+                closed=certain and width <= widest,
                 probes=probes,
                 steps=runs[0].steps,
                 rounding=rounding,
-                smallest=0.0 if operator.psd else min(run.ritz.smallest for run in runs),
+                smallest=0.0 if operator.psd else min(run.ends.smallest for run in runs),
             )
         )
-    return found
+    return results
 
 
-def _left_end(operator: Operator, runs: list[Runs], noise: float, level: float) -> tuple[float, bool]:
+def _left_end(operator: Operator, runs: list[LanczosRuns], noise: float, level: float) -> tuple[float, bool]:
     """A point left of the spectrum but right of −level, where the functions are singular; and whether it surely is."""
-    smallest = min(run.ritz.smallest for run in runs)
+    smallest = min(run.ends.smallest for run in runs)
     if operator.psd:
         # Rounding pushes zero eigenvalues a little below zero; the node must lie below what the runs see.
         left = 2 * min(smallest, 0.0) - noise
@@ -142,7 +146,7 @@ def _left_end(operator: Operator, runs: list[Runs], noise: float, level: float) 
         return left, True
     if smallest <= -level:
         raise InputError(indefinite(smallest, level))
-    left = min(0.0, min(run.ritz.smallest - run.ritz.residual for run in runs)) - noise
+    left = min(0.0, min(run.ends.smallest - run.ends.residual for run in runs)) - noise
     return (left, True) if left > -level else ((smallest - level) / 2, False)
 
 

@@ -12,9 +12,9 @@ from torch import Tensor
 from ..errors import InputError
 from ..landscape import Landscape
 from ..losses import class_dimension, logits
-from .likelihood import IGNORED, missing_likelihood
+from .likelihood import IGNORED_LABEL, missing_likelihood
 
-TRUSTED = (0.5, 2.0)  # ratios that leave the predicted gap within a factor of two
+CALIBRATED_RATIOS = (0.5, 2.0)  # between which ratios leave the predicted gap within a factor of two
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Ratio:
     @property
     def calibrated(self) -> bool:
         """Whether the ratio is close enough to 1 for curvature to stand in for gradient noise."""
-        return TRUSTED[0] <= self.value <= TRUSTED[1]
+        return CALIBRATED_RATIOS[0] <= self.value <= CALIBRATED_RATIOS[1]
 
 
 def ratio(above: Tensor, below: Tensor) -> Ratio:
@@ -48,10 +48,11 @@ def ratio(above: Tensor, below: Tensor) -> Ratio:
 
 
 def error_uncertainty(land: Landscape) -> Ratio:
-    """MSE/uncertainty = Tr E[B] / Tr E[Σ], with B = ∇_z l ∇_z lᵀ and Σ its mean under the model (paper 004, §5).
+    """MSE/uncertainty = Tr E[B] / Tr E[Σ], with B = ∇_z l ∇_z lᵀ and Σ its mean under the model.
 
-    For classes: E‖y − p‖² / E[1 − ‖p‖²]. It is 1 for a calibrated model, near 0 on data that the network has learned by
-    heart (Prop. 5.4), and above 1 where it is confidently wrong.
+    For classes it is E‖y − p‖² / E[1 − ‖p‖²]. It is 1 for a calibrated model, near 0 on data that the network has
+    learned by heart, and above 1 where it is confidently wrong (Shoham, Mor-Yosef and Avron, "Flatness After All?",
+    2025, https://arxiv.org/abs/2506.17809, Section 5 and Proposition 5.4).
 
     Examples:
         >>> import torch, basinscope as bs
@@ -61,28 +62,28 @@ def error_uncertainty(land: Landscape) -> Ratio:
         >>> error_uncertainty(land).value
         1.0
     """
-    errors, doubts = [], []
+    errors, uncertainties = [], []
     with torch.no_grad():
         for batch in land.batches(4096):
             scores = logits(land.outputs(land.parameters, batch.inputs)).double()
-            error, doubt = _both(land, scores, batch.target)
+            error, uncertainty = _error_and_uncertainty(land, scores, batch.target)
             errors.append(error.flatten(1).sum(1))
-            doubts.append(doubt.flatten(1).sum(1))
-    return ratio(torch.cat(errors), torch.cat(doubts))
+            uncertainties.append(uncertainty.flatten(1).sum(1))
+    return ratio(torch.cat(errors), torch.cat(uncertainties))
 
 
-def _both(land: Landscape, scores: Tensor, target: Any) -> tuple[Tensor, Tensor]:
+def _error_and_uncertainty(land: Landscape, scores: Tensor, target: Any) -> tuple[Tensor, Tensor]:
     """‖∇_z l‖² and its mean under the model, by sample and output."""
     if land.loss.family == "categorical":
         axis = class_dimension(scores, target)
         chance = scores.softmax(axis).movedim(axis, -1)
-        counted = (target != IGNORED).unsqueeze(-1)
-        hit = torch.zeros_like(chance).scatter_(-1, target.long().clamp(min=0).unsqueeze(-1), 1.0)
-        return counted * (hit - chance).square(), counted * chance * (1 - chance)
-    aim = target.to(scores.dtype).view_as(scores)
+        counted = (target != IGNORED_LABEL).unsqueeze(-1)
+        label = torch.zeros_like(chance).scatter_(-1, target.long().clamp(min=0).unsqueeze(-1), 1.0)
+        return counted * (label - chance).square(), counted * chance * (1 - chance)
+    target = target.to(scores.dtype).view_as(scores)
     if land.loss.family == "bernoulli":
         chance = scores.sigmoid()
-        return (aim - chance).square(), chance * (1 - chance)
+        return (target - chance).square(), chance * (1 - chance)
     if land.loss.family == "gaussian":
-        return (aim - scores).square() / land.loss.variance**2, torch.full_like(scores, 1 / land.loss.variance)
+        return (target - scores).square() / land.loss.variance**2, torch.full_like(scores, 1 / land.loss.variance)
     raise InputError(missing_likelihood(land.loss.name))

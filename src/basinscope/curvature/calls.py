@@ -79,7 +79,7 @@ class Recorder(TorchFunctionMode):
         self.scalings: list[Scaling] = []
         self._names = {id(tensor): name for name, tensor in parameters.items()}
         self._samples = samples
-        self._known: dict[Any, Callable[..., Any]] = {
+        self._handlers: dict[Any, Callable[..., Any]] = {
             functional.linear: self._linear,
             functional.conv1d: self._conv1d,
             functional.conv2d: self._conv2d,
@@ -92,7 +92,7 @@ class Recorder(TorchFunctionMode):
         }
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        return self._known.get(func, func)(*args, **(kwargs or {}))
+        return self._handlers.get(func, func)(*args, **(kwargs or {}))
 
     def _name(self, tensor: Tensor | None) -> str | None:
         return None if tensor is None else self._names.get(id(tensor))
@@ -190,21 +190,25 @@ class Recorder(TorchFunctionMode):
         """
         bound = _ATTENTION.bind(*args, **kwargs)
         bound.apply_defaults()
-        given = bound.arguments
-        packed, bias, axis = given["in_proj_weight"], given["in_proj_bias"], 1 if given["query"].ndim == 3 else 0
-        if given["use_separate_proj_weight"]:
+        arguments = bound.arguments
+        packed, bias, axis = (
+            arguments["in_proj_weight"],
+            arguments["in_proj_bias"],
+            1 if arguments["query"].ndim == 3 else 0,
+        )
+        if arguments["use_separate_proj_weight"]:
             return functional.multi_head_attention_forward(*args, **kwargs)
         width = packed.shape[1]
         for part, role in enumerate(("query", "key", "value")):
             rows = slice(part * width, (part + 1) * width)
             piece = None if bias is None else bias[rows]
             names = self._name(packed), self._name(bias)
-            given[role] = self._project(given[role], packed[rows], piece, *names, rows.start, axis)
+            arguments[role] = self._project(arguments[role], packed[rows], piece, *names, rows.start, axis)
         identity = torch.eye(width, dtype=packed.dtype, device=packed.device)
-        weight, shift = given["out_proj_weight"], given["out_proj_bias"]
-        given.update(in_proj_weight=None, in_proj_bias=None, out_proj_weight=identity, out_proj_bias=None)
-        given.update(dict.fromkeys(("q_proj_weight", "k_proj_weight", "v_proj_weight"), identity))
-        given.update(use_separate_proj_weight=True)
+        weight, shift = arguments["out_proj_weight"], arguments["out_proj_bias"]
+        arguments.update(in_proj_weight=None, in_proj_bias=None, out_proj_weight=identity, out_proj_bias=None)
+        arguments.update(dict.fromkeys(("q_proj_weight", "k_proj_weight", "v_proj_weight"), identity))
+        arguments.update(use_separate_proj_weight=True)
         mixed, attention = functional.multi_head_attention_forward(*bound.args, **bound.kwargs)
         return self._project(mixed, weight, shift, self._name(weight), self._name(shift), 0, axis), attention
 

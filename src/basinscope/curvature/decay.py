@@ -82,17 +82,18 @@ def read_decay(land: Landscape, weight_decay: WeightDecay) -> Decay:
 
 
 def _entry(name: str, tensor: Tensor, weight_decay: Mapping[str, float | Tensor]) -> Tensor:
+    """The weight decay of one parameter, flat: that of the first pattern which matches its name."""
     for pattern, value in weight_decay.items():
         if fnmatch.fnmatchcase(name, pattern):
-            given = torch.as_tensor(value, dtype=torch.float64, device=tensor.device)
-            if given.ndim and given.shape != tensor.shape:
+            decay = torch.as_tensor(value, dtype=torch.float64, device=tensor.device)
+            if decay.ndim and decay.shape != tensor.shape:
                 raise InputError(
                     f"weight_decay[{pattern!r}] must be a number or have shape {tuple(tensor.shape)} like {name}, "
-                    f"got {tuple(given.shape)}"
+                    f"got {tuple(decay.shape)}"
                 )
-            _positive(float(given.min()), f"weight_decay[{pattern!r}]")
-            _positive(float(given.max()), f"weight_decay[{pattern!r}]")
-            return given.expand(tensor.shape).reshape(-1)
+            _positive(float(decay.min()), f"weight_decay[{pattern!r}]")
+            _positive(float(decay.max()), f"weight_decay[{pattern!r}]")
+            return decay.expand(tensor.shape).reshape(-1)
     raise InputError(f"weight_decay names no pattern for parameter {name!r} — add one, or '*' for all the rest")
 
 

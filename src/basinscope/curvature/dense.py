@@ -16,7 +16,7 @@ from .operators import hessian
 from .roots import count
 from .tiles import memory_bound
 
-BLOCK = 2048  # most rows multiplied at once: of a symmetric product, only blocks on and below the diagonal are formed
+MAX_BLOCK_ROWS = 2048  # multiplied at once: of a symmetric product, only blocks on and below the diagonal are formed
 
 
 def dense(
@@ -33,8 +33,8 @@ def dense(
     contraction over samples is one matrix product, r times smaller than the one over rows.
     """
     if matrix == "hessian":
-        found = _hessian(land, report)
-        return found if scale is None else scale[:, None] * found * scale
+        whole = _hessian(land, report)
+        return whole if scale is None else scale[:, None] * whole * scale
     gradients = Gradients(land, matrix, memory)
     sums = Products()
     for number, tile in enumerate(gradients, 1):
@@ -44,7 +44,11 @@ def dense(
 
 
 class Products:
-    """Σ_ik g_ik g_ikᵀ of gradient rows that come in tiles, all with the same layers: block by block of these."""
+    """Σ_ik g_ik g_ikᵀ of gradient rows that come in tiles, summed block by block of two layers each.
+
+    All tiles must have the same layers. A block is summed in the layout that is cheapest to add to, and brought into
+    that of the matrix once, at the end.
+    """
 
     def __init__(self) -> None:
         self._blocks: dict[tuple[int, int], Tensor] = {}
@@ -84,14 +88,16 @@ def gram(
     bound, size = memory_bound(land, memory), land.n * count(land, matrix)
     room = max(1, bound // 2 // (size * torch.finfo(land.dtype).bits // 8 + 1))
     whole = torch.zeros(size, size, dtype=torch.float64, device=land.device)
+    # g·g' is a sum over layers, so that layers come one group after the other, as many as fit beside the result.
     done = 0
     for names in _groups(land, room) if size else []:
         part, factor = restricted(land, names, scale)
         _add_gram(whole, part, factor, matrix, bound, room)
         done += part.dimension
         report(done / land.dimension, "products of gradients")
+    # Only the lower triangle was added up: mirror it, a block of rows at a time.
     block = _block(bound)
-    for start in range(0, size, block):  # only the lower triangle was added up
+    for start in range(0, size, block):
         rows = slice(start, start + block)
         whole[:start, rows] = whole[rows, :start].T
         whole[rows, rows] = whole[rows, rows].tril() + whole[rows, rows].tril(-1).T
@@ -100,10 +106,10 @@ def gram(
 
 def layers(land: Landscape) -> list[list[str]]:
     """The names of the parameters, layer by layer."""
-    found: dict[str, list[str]] = {}
+    by_layer: dict[str, list[str]] = {}
     for name in land.parameters:
-        found.setdefault(name.rpartition(".")[0], []).append(name)
-    return list(found.values())
+        by_layer.setdefault(name.rpartition(".")[0], []).append(name)
+    return list(by_layer.values())
 
 
 def restricted(land: Landscape, names: list[str], scale: Tensor | None) -> tuple[Landscape, Tensor | None]:
@@ -115,17 +121,17 @@ def restricted(land: Landscape, names: list[str], scale: Tensor | None) -> tuple
 
 
 def _groups(land: Landscape, room: int) -> list[list[str]]:
-    """Layers together that have at most `room` parameters, but at least one layer."""
+    """Groups of layers with at most `room` parameters together, but with at least one layer each."""
     groups: list[list[str]] = []
-    held = 0
+    filled = 0
     for names in layers(land):
         size = sum(land.parameters[name].numel() for name in names)
-        if groups and held + size <= room:
+        if groups and filled + size <= room:
             groups[-1] += names
-            held += size
+            filled += size
         else:
             groups.append(list(names))
-            held = size
+            filled = size
     return groups
 
 
@@ -136,6 +142,7 @@ def _add_gram(whole: Tensor, land: Landscape, scale: Tensor | None, matrix: str,
     def pieces(batch: Samples) -> list[Piece]:
         return merged([scaled(piece, scale) for piece in gradients.of(batch)])
 
+    # One sample shows how many pieces are outer products and how many columns the others have written out.
     first = pieces(land.take(torch.arange(1)))
     outers = sum(isinstance(piece, Outer) for piece in first)
     written = sum(piece.index.numel() for piece in first[outers:])
@@ -143,7 +150,7 @@ def _add_gram(whole: Tensor, land: Landscape, scale: Tensor | None, matrix: str,
     tile = max(1, min(gradients.tile, bound // 4 // (16 * gradients.roots * written + 1)))
     sides: list[tuple[list[Tensor], list[Tensor]]] = [([], []) for _ in range(outers)]
 
-    def keep(batch: Samples, start: int, rows: Tensor) -> None:
+    def store(batch: Samples, start: int, rows: Tensor) -> None:
         """Put the columns from `start` on into `rows`, and the sides of outer products aside the first time."""
         for place, piece in enumerate(pieces(batch)):
             if isinstance(piece, Rows):
@@ -157,10 +164,11 @@ def _add_gram(whole: Tensor, land: Landscape, scale: Tensor | None, matrix: str,
         done = 0
         for batch in land.batches(tile):
             stop = done + batch.n * gradients.roots
-            keep(batch, start, columns[done:stop])
+            store(batch, start, columns[done:stop])
             done = stop
         _add_rows(whole, columns, bound)
         del columns
+    # The sides of outer products are short, and were all put aside during the first passes.
     for left, right in sides:
         _add_outers(whole, torch.cat(left), torch.cat(right), bound)
 
@@ -180,11 +188,11 @@ def _add_outers(whole: Tensor, left: Tensor, right: Tensor, bound: int) -> None:
     n, roots = len(right), len(left) // len(right)
     step = max(1, min(_block(bound) // roots, bound // 256 // (roots * left.shape[1] + right.shape[1])))
     blocks = [slice(start, min(start + step, n)) for start in range(0, n, step)]
-    for number, few in enumerate(blocks):
-        rows = slice(few.start * roots, few.stop * roots)
-        for others in blocks[: number + 1]:
-            columns = slice(others.start * roots, others.stop * roots)
-            shared = right[few].double() @ right[others].double().T
+    for number, block in enumerate(blocks):
+        rows = slice(block.start * roots, block.stop * roots)
+        for other in blocks[: number + 1]:
+            columns = slice(other.start * roots, other.stop * roots)
+            shared = right[block].double() @ right[other].double().T  # a_i·a_j, the same for all roots
             product = left[rows].double() @ left[columns].double().T
             product.unflatten(0, (-1, roots)).unflatten(2, (-1, roots)).mul_(shared[:, None, :, None])
             whole[rows, columns] += product
@@ -192,7 +200,7 @@ def _add_outers(whole: Tensor, left: Tensor, right: Tensor, bound: int) -> None:
 
 def _block(bound: int) -> int:
     """Rows of a square block of which a few copies are small beside the memory bound."""
-    return max(1, min(BLOCK, math.isqrt(bound // 128)))
+    return max(1, min(MAX_BLOCK_ROWS, math.isqrt(bound // 128)))
 
 
 def scaled(piece: Piece, scale: Tensor | None) -> Piece:
@@ -273,6 +281,7 @@ def _pairs(k: int, device: torch.device) -> Tensor:
 
 
 def _hessian(land: Landscape, report: Report) -> Tensor:
+    """H from its products with unit vectors, made symmetric to the last digit."""
     product = hessian(land)
     columns = []
     for start in range(0, land.dimension, product.tiles.probes):
@@ -281,5 +290,5 @@ def _hessian(land: Landscape, report: Report) -> Tensor:
         unit[range(start, stop), range(stop - start)] = 1
         columns.append((product @ unit).double())
         report(stop / land.dimension, f"{stop} of {land.dimension} columns")
-    found = torch.cat(columns, 1)
-    return (found + found.T) / 2
+    whole = torch.cat(columns, 1)
+    return (whole + whole.T) / 2

@@ -1,7 +1,10 @@
-"""The density of a symmetric operator's eigenvalues, by stochastic Lanczos quadrature.
+"""The density of a symmetric operator's eigenvalues, by stochastic Lanczos quadrature (Gauss rules alone).
 
 For a random unit vector v, Σ_j τ_j² δ(x − θ_j) with the nodes θ_j and weights τ_j² of a Lanczos run from v has the
-first 2m moments of vᵀ δ(x − A) v, whose mean over v is the eigenvalue density (1/d) Σ_i δ(x − λ_i).
+first 2m moments of vᵀ δ(x − A) v, whose mean over v is the eigenvalue density (1/d) Σ_i δ(x − λ_i) (Lin, Saad and
+Yang, "Approximating spectral densities of large matrices", 2016, https://doi.org/10.1137/130934283).
+
+Traces of smooth functions, whose value a bracket encloses, are in `stochastic`.
 """
 
 from __future__ import annotations
@@ -21,7 +24,7 @@ from .operators import Operator
 
 @dataclass(frozen=True)
 class Quadrature:
-    """Nodes (ascending) and weights (P, m) of P probes.
+    """The Gauss rules of P probes: nodes (ascending) and weights, (P, m) each.
 
     Each probe's weights add up to `mass`, the number of eigenvalues they stand for. `exact` (P,) marks probes whose
     Krylov space was exhausted: their nodes are eigenvalues, and the rest of their rows has weight 0.
@@ -48,7 +51,7 @@ class Quadrature:
             beyond = weights.flip(0).cumsum(0).flip(0)
             place = torch.searchsorted(nodes, levels, right=True)  # the first node above
             padded = torch.cat([beyond.new_zeros(1), weights, beyond.new_zeros(1)])
-            if self.exact[probe]:
+            if self.exact[probe]:  # nodes are eigenvalues: a step function, without error
                 counts[probe] = torch.cat([beyond, beyond.new_zeros(1)])[place]
             else:
                 middle = np.interp(levels, nodes, beyond - weights / 2, left=self.mass, right=0.0)
@@ -91,6 +94,7 @@ def lanczos_quadrature(
     nodes, weights = torch.zeros(2, probes, steps, dtype=torch.float64)
     exact = torch.full((probes,), steps == mass)
     for probe in range(probes if steps else 0):
+        # A Gaussian vector without its part in the deflated eigenvectors, whose eigenvalues are known.
         start = torch.randn(operator.dimension, device=operator.device, dtype=operator.dtype, generator=generator)
         run = Krylov(operator, start, steps, locked)
         start = run.orthogonal(start)
@@ -98,6 +102,7 @@ def lanczos_quadrature(
         while len(run) < steps and not run.exhausted:
             run.step()
             report((probe + len(run) / steps) / probes, f"probe {probe + 1} of {probes}")
+        # The Gauss rule: eigenvalues of T, and the squares of the first entries of its eigenvectors.
         values, vectors = torch.linalg.eigh(run.result().matrix())
         nodes[probe] = values[-1]  # what follows an early end has no weight
         nodes[probe, : len(run)] = values

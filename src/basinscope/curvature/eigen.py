@@ -15,8 +15,8 @@ from .lanczos import Krylov
 from .operators import Operator
 
 Which = Literal["largest", "smallest", "magnitude"]
-SMALL = 0.01  # eigenvalues below this fraction of the norm count as that large in the tolerance
-CHECK = 0.01  # tolerance of the search for repeated eigenvalues
+MIN_RELATIVE_SIZE = 0.01  # eigenvalues below this fraction of the norm count as that large in the tolerance
+REPEAT_TOLERANCE = 0.01  # relative residual in the search for repeated eigenvalues
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class EigenPairs:
         values: (k,) float64, in the order asked for.
         vectors: (d, k), orthonormal, in the operator's dtype.
         residuals: (k,) ‖A x − θ x‖: an eigenvalue lies within this distance of each value.
-        smallest, largest: the ends of the spectrum as far as seen, from inside.
+        smallest, largest: the ends of the spectrum as Ritz values show them, from inside.
         products: matrix–vector products spent.
         converged: whether every residual met the tolerance.
     """
@@ -55,17 +55,17 @@ def top_eigenpairs(
     """The k largest eigenvalues with their vectors, by Lanczos.
 
     A Krylov space sees a repeated eigenvalue once. So after the first run converged, another starts from a random
-    vector orthogonal to what was found, and so on until nothing larger than the kth value turns up.
+    vector orthogonal to the eigenvectors so far, and so on until nothing larger than the kth value turns up.
     Each residual ‖A x − θ x‖ is brought below tol · max(|θ|, ‖A‖/100).
 
     Args:
         operator: any symmetric operator.
-        k: how many.
+        k: the number of eigenpairs.
         which: `largest` or `smallest` by algebraic value, or largest by `magnitude`.
         seed: of the random start vectors.
         tol: relative residual.
-        max_steps: most matrix–vector products, 20 k + 200 unless given; the residuals tell what was reached.
-        deflated: eigenpairs that are known already, to look for others.
+        max_steps: most matrix–vector products, 20 k + 200 unless given; the residuals show what was reached.
+        deflated: eigenpairs that are known already, when others are wanted.
         report: called with the fraction of converged pairs and a line of text.
 
     Examples:
@@ -83,17 +83,17 @@ def top_eigenpairs(
         raise InputError(f"which must be 'largest', 'smallest' or 'magnitude', got {which!r}")
     budget = max(k, 20 * k + 200 if max_steps is None else max_steps)
     generator = torch.Generator(device=operator.device).manual_seed(seed)
-    found = _search(operator, k, which, tol, budget, generator, deflated, None, report)
-    while found.converged and 1 < k < room and found.products < budget:
-        more = _search(operator, k, which, tol, budget - found.products, generator, deflated, found, report)
-        found = _merged(found, more, k, which)
+    pairs = _search(operator, k, which, tol, budget, generator, deflated, None, report)
+    while pairs.converged and 1 < k < room and pairs.products < budget:
+        more = _search(operator, k, which, tol, budget - pairs.products, generator, deflated, pairs, report)
+        pairs = _merged(pairs, more, k, which)
         if len(more.values) == 0:
             break
-    return found
+    return pairs
 
 
 @dataclass(frozen=True)
-class _Ritz:
+class _RitzPairs:
     """Approximate eigenpairs of a Lanczos run, ranked: x_j = basisᵀ rotation[:, j]."""
 
     ranks: Tensor
@@ -102,9 +102,9 @@ class _Ritz:
     residuals: Tensor
     norm: float
 
-    def small(self, tol: float) -> Tensor:
+    def converged(self, tol: float) -> Tensor:
         """Which residuals meet the tolerance."""
-        return self.residuals <= tol * torch.clamp(self.values.abs(), min=SMALL * self.norm)
+        return self.residuals <= tol * torch.clamp(self.values.abs(), min=MIN_RELATIVE_SIZE * self.norm)
 
 
 def _search(
@@ -115,59 +115,64 @@ def _search(
     budget: int,
     generator: torch.Generator,
     deflated: EigenPairs | None,
-    found: EigenPairs | None,
+    first: EigenPairs | None,
     report: Report,
 ) -> EigenPairs:
-    """One Lanczos run: the first k eigenpairs or, orthogonal to those `found`, all that outrank the last of them."""
-    known = [pairs for pairs in (deflated, found) if pairs is not None]
-    locked = torch.cat([pairs.vectors.T for pairs in known]) if known else None
-    scale = max((abs(end) for pairs in known for end in (pairs.smallest, pairs.largest)), default=0.0)
-    most = min(budget, operator.dimension - sum(len(pairs.values) for pairs in known))
-    run = Krylov(operator, _random_vector(operator, generator, locked), most, locked, scale)
+    """One Lanczos run: k eigenpairs or, orthogonal to the `first` k already converged, all that outrank their last."""
+    # Deflation: the run stays orthogonal to all eigenvectors that are known, and starts with a scale for rounding.
+    locked_pairs = [pairs for pairs in (deflated, first) if pairs is not None]
+    locked = torch.cat([pairs.vectors.T for pairs in locked_pairs]) if locked_pairs else None
+    scale = max((abs(end) for pairs in locked_pairs for end in (pairs.smallest, pairs.largest)), default=0.0)
+    max_steps = min(budget, operator.dimension - sum(len(pairs.values) for pairs in locked_pairs))
+    run = Krylov(operator, _random_vector(operator, generator, locked), max_steps, locked, scale)
     checked, wanted, done = 0, 0, False
-    while not done and len(run) < most:
+    while not done and len(run) < max_steps:
+        # An invariant space may lack some of the eigenvalues: go on in its complement.
         if run.exhausted:
             run.restart(_random_vector(operator, generator, locked, run.basis))
         run.step()
-        if len(run) == most or len(run) > 1.1 * checked:  # the small eigenproblem must not outgrow the products
+        if len(run) == max_steps or len(run) > 1.1 * checked:  # the small eigenproblem must not outgrow the products
             checked = len(run)
             ritz = _ritz(run, which)
-            if found is None:
-                wanted, ready = min(k, len(run)), int(ritz.small(tol)[:k].sum())
+            if first is None:
+                wanted, ready = min(k, len(run)), int(ritz.converged(tol)[:k].sum())
                 done = ready == k
                 report(ready / k, f"{ready} of {k} eigenvalues, {len(run)} products")
             else:
-                last = found.values[-1]
-                least = _rank(last, which) + tol * max(abs(float(last)), SMALL * ritz.norm)
+                # Only what is larger than the kth value counts; the next one, loosely converged, shows it is not.
+                last = first.values[-1]
+                least = _rank(last, which) + tol * max(abs(float(last)), MIN_RELATIVE_SIZE * ritz.norm)
                 wanted = min(k, int((ritz.ranks > least).sum()))
-                done = bool(ritz.small(tol)[:wanted].all()) and bool(ritz.small(CHECK)[: wanted + 1].all())
+                done = bool(ritz.converged(tol)[:wanted].all())
+                done = done and bool(ritz.converged(REPEAT_TOLERANCE)[: wanted + 1].all())
     vectors = run.basis.T @ ritz.rotation[:, :wanted].to(run.basis)
     # The locked vectors are eigenvectors only up to their own residuals, which reach into this run's.
-    inherited = math.hypot(*(float(pairs.residuals.norm()) for pairs in known))
+    inherited = math.hypot(*(float(pairs.residuals.norm()) for pairs in locked_pairs))
     residuals = ritz.residuals[:wanted].hypot(torch.tensor(inherited, dtype=torch.float64))
     ends = float(ritz.values.min()), float(ritz.values.max())
     return EigenPairs(ritz.values[:wanted], vectors, residuals, *ends, products=len(run), converged=done)
 
 
-def _merged(found: EigenPairs, more: EigenPairs, k: int, which: Which) -> EigenPairs:
-    values = torch.cat([found.values, more.values])
-    first = torch.argsort(_rank(values, which), descending=True)[:k]
+def _merged(one: EigenPairs, other: EigenPairs, k: int, which: Which) -> EigenPairs:
+    """The k first of both."""
+    values = torch.cat([one.values, other.values])
+    order = torch.argsort(_rank(values, which), descending=True)[:k]
     return EigenPairs(
-        values=values[first],
-        vectors=torch.cat([found.vectors, more.vectors], 1)[:, first.to(found.vectors.device)],
-        residuals=torch.cat([found.residuals, more.residuals])[first],
-        smallest=min(found.smallest, more.smallest),
-        largest=max(found.largest, more.largest),
-        products=found.products + more.products,
-        converged=found.converged and more.converged,
+        values=values[order],
+        vectors=torch.cat([one.vectors, other.vectors], 1)[:, order.to(one.vectors.device)],
+        residuals=torch.cat([one.residuals, other.residuals])[order],
+        smallest=min(one.smallest, other.smallest),
+        largest=max(one.largest, other.largest),
+        products=one.products + other.products,
+        converged=one.converged and other.converged,
     )
 
 
-def _ritz(run: Krylov, which: Which) -> _Ritz:
+def _ritz(run: Krylov, which: Which) -> _RitzPairs:
     values, rotation = torch.linalg.eigh(run.result().matrix())
     order = torch.argsort(_rank(values, which), descending=True)
     values, rotation = values[order], rotation[:, order]
-    return _Ritz(_rank(values, which), values, rotation, run.off_diagonal[-1] * rotation[-1].abs(), run.scale)
+    return _RitzPairs(_rank(values, which), values, rotation, run.off_diagonal[-1] * rotation[-1].abs(), run.scale)
 
 
 def _rank(values: Tensor, which: Which) -> Tensor:
@@ -178,8 +183,8 @@ def _random_vector(operator: Operator, generator: torch.Generator, *rows: Tensor
     """A random unit vector orthogonal to the given rows."""
     vector = torch.randn(operator.dimension, device=operator.device, dtype=operator.dtype, generator=generator)
     for _ in range(2):
-        for known in rows:
-            if known is not None:
-                vector = vector - known.T @ (known @ vector)
+        for locked in rows:
+            if locked is not None:
+                vector = vector - locked.T @ (locked @ vector)
         vector = vector / vector.norm()
     return vector

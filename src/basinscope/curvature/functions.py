@@ -59,31 +59,35 @@ def trace_function(
             averages = traced(
                 product, [kind.at(level) for level in decay.levels], decay.levels, seed=seed, rtol=rtol, report=report
             )
-        found = [
+        estimates = [
             average.estimate(kind.name, rtol, {**common, "weight_decay": decay.describe(level)})
             for average, level in zip(averages, decay.levels, strict=True)
         ]
     else:
         with tracked(kind.name.replace("_", " "), progress) as report:
             values = eigenvalues(land, matrix, method, decay.whitening, sharing, report)
-        found = [_from_eigenvalues(kind, values, level, decay, common) for level in decay.levels]
-    return found if decay.several else found[0]
+        estimates = [_from_eigenvalues(kind, values, level, decay, common) for level in decay.levels]
+    return estimates if decay.several else estimates[0]
 
 
 def _from_eigenvalues(
-    kind: TraceFunction, found: Eigenvalues, level: float, decay: Decay, common: dict[str, Any]
+    kind: TraceFunction, spectrum: Eigenvalues, level: float, decay: Decay, common: dict[str, Any]
 ) -> Estimate:
-    values = torch.cat([found.values, found.values.new_zeros(1)])  # zeros count for nothing
+    """Σ_i h(σ_i/λ) over all eigenvalues, with its bounds and checks."""
+    values = torch.cat([spectrum.values, spectrum.values.new_zeros(1)])  # h(0) = 0, so that an empty sum is one, too
     smallest, largest = float(values.min()), float(values.max())
     if smallest <= -level:
         raise InputError(indefinite(smallest, level))
     value = float(kind.at(level)(values).sum())
-    bound = found.bound if found.bound == "exact" or kind.concave else "neither"
+    bound = spectrum.bound if spectrum.bound == "exact" or kind.concave else "neither"
     return Estimate(
         name=kind.name,
         value=value,
         stderr=0.0,
-        checks=(check_method(found.method, bound, kind.name), check_positive(smallest, MAX_NEGATIVE_SHARE * largest)),
+        checks=(
+            check_method(spectrum.method, bound, kind.name),
+            check_positive(smallest, MAX_NEGATIVE_SHARE * largest),
+        ),
         bounds={"exact": (value, value), "upper": (0.0, value), "neither": None}[bound],
         diagnostics={
             **common,
@@ -97,8 +101,8 @@ def _from_eigenvalues(
 
 def check_method(method: str, bound: str, name: str) -> Check:
     """Whether eigenvalues are the matrix's own, rather than those of a stand-in."""
-    says = {"exact": "exact", "upper": "an upper bound", "neither": "an approximation of unknown sign"}[bound]
+    meaning = {"exact": "exact", "upper": "an upper bound", "neither": "an approximation of unknown sign"}[bound]
     return Check(
-        "method", f"{method}, {says}", "exact, or a bracket", bound == "exact", "take method='exact' or 'lanczos'",
-        reason=f"stand-in: method={method!r} gives {says} of the {name.replace('_', ' ')}, not itself",
+        "method", f"{method}, {meaning}", "exact, or a bracket", bound == "exact", "take method='exact' or 'lanczos'",
+        reason=f"stand-in: method={method!r} gives {meaning} of the {name.replace('_', ' ')}, not itself",
     )  # fmt: skip

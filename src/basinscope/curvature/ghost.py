@@ -17,13 +17,13 @@ from ..landscape import Landscape
 from ..progress import Report
 from ..samples import Samples
 from .gradients import Gradients
-from .likelihood import drawn, random_root
+from .likelihood import random_root, with_drawn_labels
 from .roots import count
 from .stack_traces import stack_traces
 
-MOST_ROOTS = 128  # backward passes beyond which a trace is sampled instead
-DRAWS = 12  # random roots or labels before a standard error is believed
-MOST_DRAWS = 400
+MAX_ROOTS = 128  # backward passes beyond which a trace is sampled instead
+DRAWS_AT_ONCE = 12  # independent random roots or labels before a standard error is believed
+MAX_DRAWS = 400
 
 Block = Callable[[int, int], dict[str, Tensor]]  # (seed, number) -> that many independent traces, by parameter
 
@@ -44,10 +44,10 @@ class LayerTraces:
     method: str
 
     @classmethod
-    def exact(cls, found: Mapping[str, float], passes: int, method: str) -> LayerTraces:
+    def exact(cls, traces: Mapping[str, float], passes: int, method: str) -> LayerTraces:
         """Traces without error."""
-        layers = {name: (value, 0.0) for name, value in found.items()}
-        return cls(layers, math.fsum(found.values()), 0.0, math.inf, passes, method)
+        layers = {name: (value, 0.0) for name, value in traces.items()}
+        return cls(layers, math.fsum(traces.values()), 0.0, math.inf, passes, method)
 
 
 def layer_traces(
@@ -61,10 +61,11 @@ def layer_traces(
 ) -> LayerTraces:
     """Tr F (`matrix="fisher"`) or Tr C (`"covariance"`), whole and by parameter.
 
-    Exact, in closed form for plain stacks of linear layers, else by one backward pass for each of the r roots of B, up
-    to r = 128. Beyond that (a vocabulary at every position of a sequence) random roots s = L u, B = L Lᵀ, u of random
-    signs for each sample, until the standard error meets `rtol`: their errors average out over samples, so that a few
-    suffice. A loss of your own that brings `sample` gets random labels in the same way.
+    The trace is exact for plain stacks of linear layers, in closed form, and otherwise by one backward pass for each of
+    the r roots of B, up to r = 128. Beyond that (a vocabulary at every position of a sequence) it is estimated from
+    random roots s = L u, B = L Lᵀ, u of random signs for each sample, until the standard error meets `rtol`: their
+    errors average out over samples, so that a few suffice. A loss of your own with a method `sample` gets random labels
+    in the same way.
 
     Examples:
         >>> import torch, basinscope as bs
@@ -78,11 +79,11 @@ def layer_traces(
     if stack is not None:
         return LayerTraces.exact(stack.fisher, 1, "closed form")
     roots = count(land, matrix)
-    if roots > MOST_ROOTS:
+    if roots > MAX_ROOTS:
         return _sampled(lambda first, number: _norms(_Random(land, first, number, memory)), rtol, seed, report)
     norms = _norms(Gradients(land, matrix, memory), report)
-    found = {name: float(norms[name].sum()) if name in norms else 0.0 for name in land.parameters}
-    return LayerTraces.exact(found, roots, "gradient norms")
+    traces = {name: float(norms[name].sum()) if name in norms else 0.0 for name in land.parameters}
+    return LayerTraces.exact(traces, roots, "gradient norms")
 
 
 class _Random(Gradients):
@@ -99,33 +100,33 @@ class _Random(Gradients):
 
 def _norms(gradients: Gradients, report: Report = lambda fraction, text: None) -> dict[str, Tensor]:
     """(1/n) Σ_i ‖g_ik‖² over the samples, by parameter and root k."""
-    found: dict[str, Tensor] = {}
+    norms: dict[str, Tensor] = {}
     n, done = gradients.land.n, 0
     for tile in gradients.squares():
         for name, squares in tile.items():
-            found[name] = found.get(name, 0) + squares.sum(0).cpu() / n
+            norms[name] = norms.get(name, 0) + squares.sum(0).cpu() / n
         done += len(next(iter(tile.values())))
         report(done / n, "")
-    return found
+    return norms
 
 
 def _labels(land: Landscape, seed: int, number: int, memory: int | None) -> dict[str, Tensor]:
     """Tr C by parameter for `number` independent sets of labels drawn from the model."""
-    sets = [_norms(Gradients(drawn(land, seed=seed + j), "covariance", memory)) for j in range(number)]
-    return {name: torch.cat([found[name] for found in sets]) for name in sets[0]}
+    sets = [_norms(Gradients(with_drawn_labels(land, seed=seed + j), "covariance", memory)) for j in range(number)]
+    return {name: torch.cat([traces[name] for traces in sets]) for name in sets[0]}
 
 
 def _sampled(block: Block, rtol: float, seed: int, report: Report) -> LayerTraces:
     """Independent estimates until their standard error meets rtol."""
-    found: dict[str, Tensor] = {}
+    traces: dict[str, Tensor] = {}  # k estimates of each parameter's trace
     while True:
-        k = len(next(iter(found.values()))) if found else 0
-        fresh = block(seed + k, DRAWS)
-        found = {name: torch.cat([found[name], part]) if k else part for name, part in fresh.items()}
-        k += DRAWS
-        total = torch.stack(list(found.values())).sum(0)
+        k = len(next(iter(traces.values()))) if traces else 0
+        fresh = block(seed + k, DRAWS_AT_ONCE)
+        traces = {name: torch.cat([traces[name], part]) if k else part for name, part in fresh.items()}
+        k += DRAWS_AT_ONCE
+        total = torch.stack(list(traces.values())).sum(0)
         value, stderr = float(total.mean()), float(total.std()) / math.sqrt(k)
         report(min(1.0, rtol * value / max(stderr, 1e-300)) ** 2, f"{value:.4g} ± {stderr:.2g}")
-        if stderr <= rtol * value or k >= MOST_DRAWS:
-            layers = {name: (float(part.mean()), float(part.std()) / math.sqrt(k)) for name, part in found.items()}
+        if stderr <= rtol * value or k >= MAX_DRAWS:
+            layers = {name: (float(part.mean()), float(part.std()) / math.sqrt(k)) for name, part in traces.items()}
             return LayerTraces(layers, value, stderr, k - 1, k, "sampled gradient norms")

@@ -85,8 +85,8 @@ class Gradients:
 
     A layer's structure is used only after a check: on a few samples, the rows of one of them must reproduce its
     gradient as autograd gives it. Parameters that fail (used elsewhere too, or samples not along the first axis) are
-    in `loose`; their rows are written out, batched over samples and roots where that passes the same check, else one
-    sample at a time.
+    `unstructured`; their rows are written out, batched over samples and roots where that passes the same check, else
+    one sample at a time.
 
     Args:
         land: the landscape.
@@ -99,8 +99,8 @@ class Gradients:
         self.matrix = matrix
         self.roots = count(land, matrix)
         self.memory = memory_bound(land, memory)
-        self._keys, self._scaled, self.loose = self._survey()
-        self._side_by_side = not self.loose or self._batches()
+        self._keys, self._scaled, self.unstructured = self._survey()
+        self._side_by_side = not self.unstructured or self._batches()
         self.tile = self._tile()
 
     def __iter__(self) -> Iterator[list[Piece]]:
@@ -111,15 +111,15 @@ class Gradients:
     def squares(self) -> Iterator[dict[str, Tensor]]:
         """‖g_ik‖² by parameter, (m, r) in float64, of one tile after the other."""
         for batch in self.land.batches(self._wide_tile()):
-            found: dict[str, Tensor] = {}
+            by_name: dict[str, Tensor] = {}
             for piece in self.of(batch):
                 for name, squares in piece.squares():
-                    found[name] = found.get(name, 0) + squares
-            yield found
+                    by_name[name] = by_name.get(name, 0) + squares
+            yield by_name
 
     def norms(self) -> Tensor:
         """Σ_k ‖g_ik‖² of all samples, (n,) in float64: their mean is the trace of the matrix."""
-        return torch.cat([torch.stack([part.sum(1) for part in found.values()]).sum(0) for found in self.squares()])
+        return torch.cat([torch.stack([part.sum(1) for part in tile.values()]).sum(0) for tile in self.squares()])
 
     def of(self, batch: Samples) -> list[Piece]:
         """The pieces of one batch."""
@@ -132,13 +132,13 @@ class Gradients:
             calls = [call for call in recorder.calls if call.key in self._keys]
             scalings = [scaling for scaling in recorder.scalings if scaling.name in self._scaled]
             layers = _layers(land, calls, scalings, value, cotangents)
-            return layers + self._loose_rows(batch, value, cotangents) if self.loose else layers
+            return layers + self._unstructured_rows(batch, value, cotangents) if self.unstructured else layers
 
     def _cotangents(self, value: Tensor, batch: Samples) -> list[Tensor]:
         return list(roots(self.land, self.matrix, value, batch.target))
 
     def _survey(self) -> tuple[set[Key], set[str], list[str]]:
-        """Which calls and scalings can be trusted, and the parameters that are left over."""
+        """The calls and scalings that pass the check, and the parameters that belong to none of them."""
         land = self.land
         few = land.take(torch.arange(min(land.n, 3)))
         free = {name: tensor.detach().requires_grad_() for name, tensor in land.parameters.items()}
@@ -155,11 +155,11 @@ class Gradients:
             calls = [call for call in recorder.calls if _fits(call, few.n)]
             scalings = [scaling for scaling in recorder.scalings if _divides(scaling)]
             layers = _layers(land, calls, scalings, value, [cotangent])
-        seen = torch.zeros_like(truth)
+        written = torch.zeros_like(truth)
         for piece in layers:
             row = piece.rows() if isinstance(piece, Outer) else piece
-            seen[row.index] += row.values[chosen, 0]
-        error, size = land.unflatten((seen - truth).abs()), land.unflatten(truth.abs())
+            written[row.index] += row.values[chosen, 0]
+        error, size = land.unflatten((written - truth).abs()), land.unflatten(truth.abs())
         slack = 1e3 * torch.finfo(land.dtype).eps
         wrong = {name for name in free if float(error[name].max()) > slack * float(size[name].max())}
         # Two layers of different kinds on one parameter: their rows would have to be added up before any product.
@@ -169,20 +169,21 @@ class Gradients:
         for call in calls:
             for name in call.names:
                 owners[name].add((call.weight, call.bias, call.table))
-        wrong |= {name for name, found in owners.items() if len(found) != 1}
+        wrong |= {name for name, kinds in owners.items() if len(kinds) != 1}
         keys = {call.key for call in calls if not wrong & set(call.names)}
         scaled = {scaling.name for scaling in scalings} - wrong
-        kept = scaled | {name for call in calls if call.key in keys for name in call.names}
-        return keys, scaled, [name for name in free if name not in kept]
+        structured = scaled | {name for call in calls if call.key in keys for name in call.names}
+        return keys, scaled, [name for name in free if name not in structured]
 
     def _batches(self) -> bool:
-        """Whether the loose parameters' rows, batched over samples and roots, are those of one sample after the other.
+        """Whether the rows of unstructured parameters can be batched over samples and roots.
 
-        As many roots as samples and one alone: a function that confuses the two axes shows in its values there.
+        They must come out as one sample after the other gives them, for as many roots as samples and for one alone: a
+        function that confuses the two axes shows in its values there.
         """
         land = self.land
         few = land.take(torch.arange(min(land.n, 3)))
-        free = {name: land.parameters[name] for name in self.loose}
+        free = {name: land.parameters[name] for name in self.unstructured}
         with full_precision(), torch.enable_grad():
             value = head(land, self.matrix, land.parameters, few)
             generator = torch.Generator().manual_seed(0)
@@ -196,21 +197,21 @@ class Gradients:
         slack = 1e3 * torch.finfo(land.dtype).eps
         least = 1e-3 * max(float(rows.abs().max()) for rows in truth.values())  # rounding of what should be zero
         return all(
-            float((found - rows[:, : found.shape[1]]).abs().max()) <= slack * max(least, float(rows.abs().max()))
+            float((batched - rows[:, : batched.shape[1]]).abs().max()) <= slack * max(least, float(rows.abs().max()))
             for name, rows in truth.items()
-            for found in (every[name], single[name])
+            for batched in (every[name], single[name])
         )
 
-    def _loose_rows(self, batch: Samples, value: Tensor, cotangents: list[Tensor]) -> list[Piece]:
+    def _unstructured_rows(self, batch: Samples, value: Tensor, cotangents: list[Tensor]) -> list[Piece]:
         """Rows by one backward pass per sample and root."""
         land = self.land
         stacked = torch.stack(cotangents, 1) if cotangents else value.new_zeros(batch.n, 0, *value.shape[1:])
-        free = {name: land.parameters[name] for name in self.loose}
-        rows = side_by_side if self._side_by_side else one_by_one
-        found = rows(land, self.matrix, free, batch, stacked)
+        free = {name: land.parameters[name] for name in self.unstructured}
+        rows_of = side_by_side if self._side_by_side else one_by_one
+        rows = rows_of(land, self.matrix, free, batch, stacked)
         return [
             Rows((name,), _place(land, name).flatten(), tensor.reshape(*tensor.shape[:2], -1))
-            for name, tensor in found.items()
+            for name, tensor in rows.items()
         ]
 
     def _tile(self) -> int:
@@ -218,24 +219,24 @@ class Gradients:
         pieces = self.of(self.land.take(torch.arange(1)))
         plain = [piece for piece in pieces if isinstance(piece, Outer) and piece.single]
         written = sum(piece.index.numel() for piece in pieces) - sum(piece.index.numel() for piece in plain)
-        held = self.roots * written
-        held += sum(piece.left.numel() + piece.right.numel() for piece in pieces if isinstance(piece, Outer))
+        numbers = self.roots * written  # per sample
+        numbers += sum(piece.left.numel() + piece.right.numel() for piece in pieces if isinstance(piece, Outer))
         # What two layers are contracted through.
         products = max((max(o**2 + i**2, o * written) for o, i in (piece.index.shape for piece in plain)), default=0)
-        sample = 16 * (held + products) + 3 * activation_bytes(self.land)
+        sample = 16 * (numbers + products) + 3 * activation_bytes(self.land)
         return max(1, min(self.land.n, self.memory // sample))
 
     def _wide_tile(self) -> int:
         """The same for norms alone, which need fewer rows written out."""
-        held, largest = 0, 0
+        numbers, largest = 0, 0
         for piece in self.of(self.land.take(torch.arange(1))):
             if isinstance(piece, Outer):
-                held += piece.left.numel() + piece.right.numel()
+                numbers += piece.left.numel() + piece.right.numel()
                 largest = max(largest, min(piece.index.numel(), piece.left.shape[1] * piece.left.shape[2] ** 2))
             else:
-                held += piece.values.numel()
+                numbers += piece.values.numel()
         item = torch.finfo(self.land.dtype).bits // 8
-        sample = item * (4 * held + 2 * largest) + 3 * activation_bytes(self.land)
+        sample = item * (4 * numbers + 2 * largest) + 3 * activation_bytes(self.land)
         return max(1, min(self.land.n, self.memory // sample))
 
 
@@ -244,27 +245,27 @@ def _layers(
 ) -> list[Piece]:
     """The pieces of layers: outer products of their calls, and the rows of normalization layers."""
     uses: list[Call | Scaling] = [*calls, *scalings]
-    found: list[list[Tensor]] = [[] for _ in uses]
+    deltas: list[list[Tensor]] = [[] for _ in uses]  # of each use, by cotangent
     for cotangent in cotangents if uses else []:
         slopes = gradients(value, [use.output for use in uses], cotangent)
-        for kept, use, gradient in zip(found, uses, slopes, strict=True):
-            kept.append(use.outward(gradient))
+        for by_cotangent, use, gradient in zip(deltas, uses, slopes, strict=True):
+            by_cotangent.append(use.outward(gradient))
     rows: dict[str, Tensor] = {}
-    for scaling, kept in zip(scalings, found[len(calls) :], strict=True):
+    for scaling, by_cotangent in zip(scalings, deltas[len(calls) :], strict=True):
         sizes = len(value), 0, land.parameters[scaling.name].numel()
-        values = torch.stack(kept, 1) if kept else value.new_zeros(sizes)
+        values = torch.stack(by_cotangent, 1) if by_cotangent else value.new_zeros(sizes)
         rows[scaling.name] = rows.get(scaling.name, 0) + values
     written = [Rows((name,), _place(land, name).flatten(), values) for name, values in rows.items()]
-    return [*_outers(land, calls, found[: len(calls)]), *written]
+    return [*_outers(land, calls, deltas[: len(calls)]), *written]
 
 
 def _outers(land: Landscape, calls: list[Call], deltas: list[list[Tensor]]) -> list[Outer]:
     """One `Outer` per key: several calls of one key are further positions of the same samples."""
     sides: dict[Key, list[tuple[Tensor, Tensor]]] = {}
-    for call, kept in zip(calls, deltas, strict=True):
+    for call, by_cotangent in zip(calls, deltas, strict=True):
         right = call.inward()
         width = call.rows.stop - call.rows.start
-        left = torch.stack(kept, 1) if kept else right.new_zeros(len(right), 0, right.shape[1], width)
+        left = torch.stack(by_cotangent, 1) if by_cotangent else right.new_zeros(len(right), 0, right.shape[1], width)
         if call.bias is not None:
             ones = right.new_ones(*right.shape[:2], 1)
             right = ones if call.weight is None else torch.cat([right, ones], -1)
@@ -286,6 +287,7 @@ def _fits(call: Call, samples: int) -> bool:
 
 
 def _divides(scaling: Scaling) -> bool:
+    """Whether the scaling's output can be read as one block per sample."""
     try:
         scaling.outward(scaling.output)
     except RuntimeError:
@@ -305,6 +307,7 @@ def _place(land: Landscape, name: str) -> Tensor:
 
 
 def _index(land: Landscape, call: Call) -> Tensor:
+    """Flat positions (o, i) of the products of a call, its bias last."""
     parts = []
     if call.weight is not None:
         place = _place(land, call.weight)

@@ -1,8 +1,13 @@
 """Cheap stand-ins for F and C: Kronecker factors a layer (KFAC), corrected in their eigenbasis (EKFAC), the diagonal.
 
 All keep the layers apart. The eigenvalues of a matrix majorize its diagonal in any orthonormal basis, so soft rank and
-log-det of `diagonal` and `ekfac` are upper bounds (paper 004, Thm C.2). A Kronecker product is a further approximation
-and its soft rank may lie on either side.
+log-det of `diagonal` and `ekfac` are upper bounds (Shoham, Mor-Yosef and Avron, "Flatness After All?", 2025,
+https://arxiv.org/abs/2506.17809, Theorem C.2). A Kronecker product is a further approximation and its soft rank may lie
+on either side.
+
+KFAC: Martens and Grosse (2015, https://arxiv.org/abs/1503.05671). EKFAC: George et al. (2018,
+https://arxiv.org/abs/1806.03884). Weights used at several positions, `expand` and `reduce`: Eschenhagen et al. (2023,
+https://arxiv.org/abs/2311.00636).
 """
 
 from __future__ import annotations
@@ -41,9 +46,11 @@ def kfac(land: Landscape, matrix: str, scale: Tensor | None = None, sharing: Sha
 
 def ekfac(land: Landscape, matrix: str, scale: Tensor | None = None, sharing: Sharing = "expand") -> Tensor:
     """The diagonal of F (or C) in the eigenbasis of its Kronecker factors: E[Σ_k (U_Bᵀ G_k U_A)²], G_k a gradient."""
+    # First pass over the data: the factors, whose eigenvectors are the basis.
     factors = _factors(land, matrix, scale, sharing)
     bases = [(_basis(outputs), None if inputs is None else _basis(inputs)) for outputs, inputs in factors]
     moments = [torch.zeros((), dtype=torch.float64, device=land.device) for _ in factors]
+    # Second pass: the exact second moments in that basis, which the products of the factors' eigenvalues only imitate.
     for pieces in _tiles(land, matrix, scale):
         for place, (piece, (outward, inward)) in enumerate(zip(pieces, bases, strict=True)):
             moments[place] = moments[place] + _squares(_rotated(piece, outward, inward))
@@ -60,6 +67,7 @@ def diagonal(land: Landscape, matrix: str, scale: Tensor | None = None) -> Tenso
 
 
 def _tiles(land: Landscape, matrix: str, scale: Tensor | None) -> Iterator[list[Piece]]:
+    """The scaled gradient rows, tile by tile, if each layer has Kronecker factors or is a normalization."""
     for tile in Gradients(land, matrix):
         pieces = [scaled(piece, scale) for piece in tile]
         for before, after in zip(tile, pieces, strict=True):
@@ -109,6 +117,7 @@ def moments(piece: Piece, sharing: Sharing) -> Factors:
     left, right = piece.left.double(), piece.right.double()
     if sharing == "reduce":
         left, right = left.sum(2, keepdim=True), right.mean(1, keepdim=True)
+    # Positions count as samples of their own from here on: n·A is their sum over T, for a mean over n·T of them.
     positions = right.shape[1]
     left, right = left.flatten(0, 2), right.flatten(0, 1)
     # Unit vectors as inputs: expanded, A is diagonal, and a vocabulary may be large.
@@ -123,6 +132,7 @@ def plus(old: Factors, more: Factors) -> Factors:
 
 
 def _eigenvalues(matrix: Tensor) -> Tensor:
+    """Eigenvalues of a matrix, or of a diagonal one that is held as a vector."""
     return matrix if matrix.ndim == 1 else torch.linalg.eigvalsh(matrix)
 
 
@@ -132,6 +142,7 @@ def _basis(matrix: Tensor) -> Tensor | None:
 
 
 def _rotated(piece: Piece, outward: Tensor | None, inward: Tensor | None) -> Piece:
+    """The rows in the basis U_B ⊗ U_A, U_Bᵀ G U_A; None stands for the unit vectors."""
     if isinstance(piece, Rows):
         return piece if outward is None else Rows(piece.names, piece.index, piece.values.double() @ outward)
     left = piece.left.double() if outward is None else piece.left.double() @ outward

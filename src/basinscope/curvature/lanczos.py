@@ -1,4 +1,8 @@
-"""The Lanczos process with full reorthogonalization: a symmetric operator as a small tridiagonal matrix."""
+"""The Lanczos process with full reorthogonalization: a symmetric operator as a small tridiagonal matrix.
+
+One start vector, whose basis is wanted: for eigenvectors, and for the rules of `density`. The runs of `bracket` grow
+many start vectors at once and keep as much of their bases as fits, because only the coefficients are wanted there.
+"""
 
 from __future__ import annotations
 
@@ -29,21 +33,28 @@ class Tridiagonal:
 
 
 class Krylov:
-    """A growing Lanczos run: each `step` spends one product and adds one row to the basis, `most` of them at most.
+    """A Lanczos run that grows: each `step` spends one product and adds one row to the basis.
 
-    Rows stay orthogonal to each other and to `locked` (rows too), twice projected: once loses digits.
+    Rows stay orthogonal to each other and to those of `locked`; they are projected twice, because once loses digits.
+
+    Args:
+        operator: A.
+        start: a unit vector.
+        max_steps: the number of rows that the basis may come to have.
+        locked: orthonormal rows (k, d) that the run stays away from.
+        scale: ‖A‖ as far as it is known: what counts as a rounding error depends on it.
     """
 
     def __init__(
-        self, operator: Operator, start: Tensor, most: int, locked: Tensor | None = None, scale: float = 0.0
+        self, operator: Operator, start: Tensor, max_steps: int, locked: Tensor | None = None, scale: float = 0.0
     ) -> None:
         self.operator = operator
         self.locked = start.new_empty(0, operator.dimension) if locked is None else locked
-        self.scale = scale  # the operator's norm as far as known: what is a rounding error depends on it
+        self.scale = scale
         self.diagonal: list[float] = []
         self.off_diagonal: list[float] = []
-        self._most = most
-        self._rows = start.new_empty(min(16, most), operator.dimension)
+        self._max_steps = max_steps
+        self._rows = start.new_empty(min(16, max_steps), operator.dimension)
         self._next = start
 
     def __len__(self) -> int:
@@ -59,19 +70,23 @@ class Krylov:
         return len(self) > 0 and self.off_diagonal[-1] == 0
 
     def step(self) -> None:
+        """Spend one product: the next row of the basis, its α, and the β of what is left over."""
+        # Room for the basis doubles when it is full, so that rows are copied a bounded number of times each.
         if len(self) == len(self._rows):
-            grown = self._rows.new_empty(min(2 * len(self), self._most), self.operator.dimension)
-            grown[: len(self)] = self._rows
-            self._rows = grown
+            larger = self._rows.new_empty(min(2 * len(self), self._max_steps), self.operator.dimension)
+            larger[: len(self)] = self._rows
+            self._rows = larger
         vector = self._rows[len(self)] = self._next
         image = self.operator @ vector
         self.diagonal.append(float(vector.double() @ image.double()))
+        # Against the whole basis, which takes α q_k and β q_{k−1} off as well.
         image = self.orthogonal(image)
-        rest = float(image.double().norm())
-        self.scale = max(self.scale, abs(self.diagonal[-1]), rest)
-        if rest > 50 * torch.finfo(self.operator.dtype).eps * self.scale:
-            self.off_diagonal.append(rest)
-            self._next = image / rest
+        remainder = float(image.double().norm())
+        self.scale = max(self.scale, abs(self.diagonal[-1]), remainder)
+        # A remainder the size of rounding errors is none: β = 0 says that the Krylov space is invariant.
+        if remainder > 50 * torch.finfo(self.operator.dtype).eps * self.scale:
+            self.off_diagonal.append(remainder)
+            self._next = image / remainder
         else:
             self.off_diagonal.append(0.0)
 
@@ -80,6 +95,7 @@ class Krylov:
         self._next = start
 
     def orthogonal(self, vector: Tensor) -> Tensor:
+        """The vector without its part in the basis and in the locked rows."""
         for _ in range(2):
             for rows in (self.locked, self.basis):
                 vector = vector - rows.T @ (rows @ vector)
@@ -110,8 +126,8 @@ def lanczos(operator: Operator, start: Tensor, steps: int) -> Tridiagonal:
     norm = float(start.double().norm())
     if not 0 < norm < float("inf"):
         raise InputError(f"start must be a nonzero finite vector, got one of norm {norm}")
-    most = min(steps, operator.dimension)
-    run = Krylov(operator, start.to(operator.device, operator.dtype) / norm, most)
-    while len(run) < most and not run.exhausted:
+    max_steps = min(steps, operator.dimension)
+    run = Krylov(operator, start.to(operator.device, operator.dtype) / norm, max_steps)
+    while len(run) < max_steps and not run.exhausted:
         run.step()
     return run.result()

@@ -14,7 +14,7 @@ from ..landscape import Landscape
 from ..losses import class_dimension
 from ..samples import concatenate
 
-IGNORED = -100  # torch's label for positions that do not count
+IGNORED_LABEL = -100  # torch's label for positions that do not count
 
 
 def output_curvature(land: Landscape, scores: Tensor, target: Any) -> Callable[[Tensor], Tensor]:
@@ -28,7 +28,7 @@ def output_curvature(land: Landscape, scores: Tensor, target: Any) -> Callable[[
     if family == "categorical":
         axis = class_dimension(scores, target)
         probability = scores.softmax(axis)
-        weighted = probability * (target != IGNORED).unsqueeze(axis)
+        weighted = probability * (target != IGNORED_LABEL).unsqueeze(axis)
         return lambda u: weighted * (u - (probability * u).sum(axis, keepdim=True))
     if family == "bernoulli":
         chance = scores.sigmoid()
@@ -50,7 +50,7 @@ def random_root(land: Landscape, scores: Tensor, target: Any, generator: torch.G
         axis = class_dimension(scores, target)
         probability = scores.softmax(axis)
         half = probability.sqrt() * signs
-        return (half - probability * half.sum(axis, keepdim=True)) * (target != IGNORED).unsqueeze(axis)
+        return (half - probability * half.sum(axis, keepdim=True)) * (target != IGNORED_LABEL).unsqueeze(axis)
     if family == "bernoulli":
         chance = scores.sigmoid()
         return (chance * (1 - chance)).sqrt() * signs
@@ -66,7 +66,7 @@ def missing_likelihood(name: str) -> str:
     )
 
 
-def drawn(land: Landscape, draws: int = 1, seed: int = 0) -> Landscape:
+def with_drawn_labels(land: Landscape, draws: int = 1, seed: int = 0) -> Landscape:
     """The landscape with `draws` copies of each sample, labels drawn from the model: y ~ p(y | x_i, w*).
 
     Its gradient covariance C is a Monte Carlo estimate of the model Fisher matrix F of `land`. The loss must bring

@@ -14,10 +14,10 @@ from ..errors import InputError
 from ..landscape import Landscape, Parameters, math_attention
 from ..losses import logits
 from ..samples import Samples
-from .likelihood import drawn, missing_likelihood, output_curvature
+from .likelihood import missing_likelihood, output_curvature, with_drawn_labels
 from .precision import full_precision
 from .symmetry import refuse_asymmetric
-from .tiles import MOST_PROBES, Tiles, convolutional, plan
+from .tiles import MAX_PROBES, Tiles, convolutional, plan
 
 Matrix = Literal["hessian", "fisher", "covariance"]
 LinearMap = Callable[[Parameters], Parameters]
@@ -54,7 +54,7 @@ class CurvatureOperator:
         self.psd = psd
         self.tiles = tiles
         self._linear_map = linear_map
-        self._kept: list[LinearMap] | None = None
+        self._cached_maps: list[LinearMap] | None = None
 
     @property
     def dimension(self) -> int:
@@ -94,8 +94,8 @@ class CurvatureOperator:
 
     def _maps(self) -> Iterator[LinearMap]:
         """The batches' linear maps: built once where they fit in memory, else anew for each product."""
-        if self._kept is not None:
-            yield from self._kept
+        if self._cached_maps is not None:
+            yield from self._cached_maps
             return
         built = []
         for batch in self.land.batches(self.tiles.samples):
@@ -104,7 +104,7 @@ class CurvatureOperator:
                 built.append(linear_map)
             yield linear_map
         if self.tiles.keep:
-            self._kept = built
+            self._cached_maps = built
 
 
 class Dense:
@@ -139,12 +139,12 @@ class Dense:
 
 
 def hessian(
-    land: Landscape, *, memory: int | None = None, probes: int = MOST_PROBES, checked: bool = True
+    land: Landscape, *, memory: int | None = None, probes: int = MAX_PROBES, checked: bool = True
 ) -> CurvatureOperator:
     """H = ∇²L_n(w*), the Hessian of the mean loss.
 
-    At most `probes` vectors are multiplied at once. Say 1 if it is to be one at a time: batches are then larger, within
-    the same memory. Unless it is not `checked`, a network is refused whose second derivatives are not symmetric.
+    At most `probes` vectors are multiplied at once. With `probes=1`, batches are larger within the same memory. A
+    network whose second derivatives are not symmetric is refused, unless `checked` is False.
 
     Examples:
         >>> import torch, basinscope as bs
@@ -203,7 +203,7 @@ def fisher(land: Landscape, *, draws: int = 1, seed: int = 0, memory: int | None
         4.0
     """
     if land.loss.family == "custom":
-        sampled = covariance(drawn(land, draws, seed), memory=memory)
+        sampled = covariance(with_drawn_labels(land, draws, seed), memory=memory)
         sampled.name = "fisher"
         return sampled
     forward = _forward_mode(land)
@@ -245,10 +245,10 @@ def operator(land: Landscape, matrix: str, *, memory: int | None = None) -> Curv
         >>> operator(land, "fisher").psd
         True
     """
-    known = {"hessian": hessian, "fisher": fisher, "covariance": covariance}
-    if matrix not in known:
-        raise InputError(f"matrix must be one of {', '.join(known)}, got {matrix!r}")
-    build: Any = known[matrix]
+    builders = {"hessian": hessian, "fisher": fisher, "covariance": covariance}
+    if matrix not in builders:
+        raise InputError(f"matrix must be one of {', '.join(builders)}, got {matrix!r}")
+    build: Any = builders[matrix]
     return build(land, memory=memory)
 
 

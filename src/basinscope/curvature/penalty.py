@@ -27,8 +27,9 @@ def penalty(
     """(n/m) h((m/n) F_B / Λ), a minibatch's upper bound of rank_Λ(F) or ½ log det(I + F/Λ), with a gradient.
 
     Over the batches of an epoch F = Σ_B (m_B/n) F_B, and h is concave with h(0) = 0, so
-    h(F/Λ) ≤ Σ_B h((m_B/n) F_B/Λ) (paper 004, Thm C.3): the mean over batches is never below the whole. Added to the
-    training loss, it makes the soft rank smaller. F needs no labels.
+    h(F/Λ) ≤ Σ_B h((m_B/n) F_B/Λ): the mean over batches is never below the whole (Shoham, Mor-Yosef and Avron,
+    "Flatness After All?", 2025, https://arxiv.org/abs/2506.17809, Theorem C.3). Added to the training loss, it makes
+    the soft rank smaller. F needs no labels.
 
     Args:
         land: the training problem: model, loss and all n samples.
@@ -73,11 +74,12 @@ def _rows(land: Landscape, point: Parameters, batch: Samples) -> Tensor:
         value = head(land, "fisher", point, batch)
         cotangents = list(roots(land, "fisher", value, batch.target))
         stacked = torch.stack(cotangents, 1) if cotangents else value.new_zeros(batch.n, 0, *value.shape[1:])
-        found = side_by_side(land, "fisher", point, batch, stacked)
-    return torch.cat([found[name].flatten(2) for name in land.parameters], 2).flatten(0, 1)
+        rows = side_by_side(land, "fisher", point, batch, stacked)
+    return torch.cat([rows[name].flatten(2) for name in land.parameters], 2).flatten(0, 1)
 
 
 def _point(land: Landscape, parameters: nn.Module | Mapping[str, Tensor]) -> Parameters:
+    """The landscape's parameters, as tensors of the module or mapping that gradients flow to."""
     named = dict(parameters.named_parameters()) if isinstance(parameters, nn.Module) else dict(parameters)
     missing = [name for name in land.parameters if name not in named]
     if missing:

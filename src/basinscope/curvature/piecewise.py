@@ -31,7 +31,7 @@ _PRODUCTS = {
     "linear", "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "batch_norm",
     "embedding", "mul", "mul_", "matmul", "mm", "addmm",
 }  # fmt: skip
-FEW = 4
+MAX_SAMPLES = 4  # to look at
 
 
 def piecewise_affine(land: Landscape) -> bool:
@@ -52,7 +52,7 @@ def piecewise_affine(land: Landscape) -> bool:
     """
     if land.loss.family == "custom":
         return False
-    few = land.subset(slice(0, FEW))
+    few = land.subset(slice(0, MAX_SAMPLES))
     watch = _Watch(land)
     with torch.no_grad(), watch:
         land.outputs(land.parameters, next(few.batches()).inputs)
@@ -60,34 +60,39 @@ def piecewise_affine(land: Landscape) -> bool:
 
 
 class _Watch(TorchFunctionMode):
-    """Judges the functions that a forward pass applies to parameters and to what was computed from them."""
+    """Whether all functions that a forward pass applies to parameters, and to what follows from them, are affine."""
 
     def __init__(self, land: Landscape) -> None:
         super().__init__()
         self.affine = True
         self._free = {id(tensor) for tensor in land.parameters.values()}
         self._used: set[int] = set()
-        self._moving: dict[int, Tensor] = {}  # held, so that no other tensor gets their identity
+        self._dependent: dict[
+            int, Tensor
+        ] = {}  # on parameters; kept alive, so that no other tensor gets their identity
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
         name = getattr(func, "__name__", "")
-        given = [id(leaf) for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
-        made = {id(leaf): leaf for leaf in tree_leaves(result) if isinstance(leaf, Tensor) and leaf.is_floating_point()}
-        own, moving = self._free.intersection(given), [tensor for tensor in given if tensor in self._moving]
-        if (own or moving) and (made or name == "__setitem__"):
-            self.affine &= self._allowed(name, given, len(moving)) and not own & self._used
-            self._used |= own
-            self._moving |= made
+        inputs = [id(leaf) for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
+        outputs = [leaf for leaf in tree_leaves(result) if isinstance(leaf, Tensor) and leaf.is_floating_point()]
+        parameters = self._free.intersection(inputs)
+        dependent = [tensor for tensor in inputs if tensor in self._dependent]
+        if (parameters or dependent) and (outputs or name == "__setitem__"):
+            self.affine &= self._allowed(name, inputs, len(dependent)) and not parameters & self._used
+            self._used |= parameters
+            self._dependent |= {id(leaf): leaf for leaf in outputs}
         return result
 
-    def _allowed(self, name: str, given: list[int], moving: int) -> bool:
+    def _allowed(self, name: str, inputs: list[int], dependent: int) -> bool:
+        """Whether a function is affine in its inputs, of which that many depend on parameters."""
         if name in ("div", "div_"):
-            return not any(tensor in self._moving or tensor in self._free for tensor in given[1:])
-        return name in AFFINE or (name in _PRODUCTS and moving <= 1)
+            return not any(tensor in self._dependent or tensor in self._free for tensor in inputs[1:])
+        return name in AFFINE or (name in _PRODUCTS and dependent <= 1)
 
 
 def _vanishing_blocks(land: Landscape) -> bool:
+    """Whether the diagonal blocks of H − F are zero, to rounding errors, on a random vector each."""
     operator = residual(land)
     generator = torch.Generator(device=land.device).manual_seed(0)
     slack = 1e3 * torch.finfo(land.dtype).eps

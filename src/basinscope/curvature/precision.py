@@ -36,8 +36,8 @@ def full_precision() -> Iterator[None]:
             with _switched("ieee", *_products(), cudnn.conv, cudnn.rnn):
                 yield
         else:
-            kept = {"enabled": cudnn.enabled, "benchmark": cudnn.benchmark, "deterministic": cudnn.deterministic}
-            with _set("highest"), cudnn.flags(**kept, allow_tf32=False):
+            flags = {"enabled": cudnn.enabled, "benchmark": cudnn.benchmark, "deterministic": cudnn.deterministic}
+            with _set("highest"), cudnn.flags(**flags, allow_tf32=False):
                 yield
 
 

@@ -13,7 +13,7 @@ from ..errors import InputError
 from ..landscape import Landscape, Parameters
 from ..losses import class_dimension, logits
 from ..samples import Samples
-from .likelihood import IGNORED, missing_likelihood
+from .likelihood import IGNORED_LABEL, missing_likelihood
 
 
 def head(land: Landscape, matrix: str, parameters: Parameters, batch: Samples) -> Tensor:
@@ -62,7 +62,7 @@ def _categorical(value: Tensor, target: Tensor) -> Iterator[Tensor]:
     axis = class_dimension(value, target)
     # Roots of probabilities by way of their logarithms, whose derivatives stay finite as p → 0.
     half = functional.log_softmax(value, axis).div(2).exp().movedim(axis, -1)
-    half = half * (target != IGNORED).unsqueeze(-1)
+    half = half * (target != IGNORED_LABEL).unsqueeze(-1)
     share = half[..., :1] / (1 + half[..., :1])
     common = (1 - share) * half.square()
     common = torch.cat([common[..., :1] + share, common[..., 1:]], -1)

@@ -18,18 +18,18 @@ def side_by_side(land: Landscape, matrix: str, free: Parameters, batch: Samples,
     """
 
     def rows(inputs: Tree, target: Tree, cotangent: Tensor) -> Parameters:
-        sample = Samples(map_tensors(_alone, inputs), map_tensors(_alone, target), 1)
+        sample = Samples(map_tensors(_with_batch_axis, inputs), map_tensors(_with_batch_axis, target), 1)
         back = vjp(lambda part: head(land, matrix, {**land.parameters, **part}, sample), free)[1]
-        found: Parameters = vmap(lambda row: back(row)[0])(cotangent.unsqueeze(1))
-        return found
+        of_sample: Parameters = vmap(lambda row: back(row)[0])(cotangent.unsqueeze(1))
+        return of_sample
 
     if cotangents.shape[1] == 0:
         return {name: tensor.new_zeros(batch.n, 0, *tensor.shape) for name, tensor in free.items()}
-    found: Parameters = vmap(rows)(batch.inputs, batch.target, cotangents)
+    batched: Parameters = vmap(rows)(batch.inputs, batch.target, cotangents)
     for name, tensor in free.items():
-        if found[name].shape != (*cotangents.shape[:2], *tensor.shape):
-            raise RuntimeError(f"rows of {name} come in shape {tuple(found[name].shape)}")
-    return found
+        if batched[name].shape != (*cotangents.shape[:2], *tensor.shape):
+            raise RuntimeError(f"rows of {name} come in shape {tuple(batched[name].shape)}")
+    return batched
 
 
 def one_by_one(land: Landscape, matrix: str, free: Parameters, batch: Samples, cotangents: Tensor) -> Parameters:
@@ -51,5 +51,5 @@ def gradients(value: Tensor, inputs: list[Tensor], cotangent: Tensor) -> list[Te
     return list(torch.autograd.grad(value, inputs, cotangent, retain_graph=True, materialize_grads=True))
 
 
-def _alone(tensor: Tensor) -> Tensor:
+def _with_batch_axis(tensor: Tensor) -> Tensor:
     return tensor.unsqueeze(0)

@@ -1,7 +1,8 @@
-"""Products of C and H_Λ⁻¹, the laws of how far a fit lands from the population's minimum.
+"""Products of C and H_Λ⁻¹: the covariance of a fit around the population's minimum.
 
 √n(θ̂ − θ*) is asymptotically normal with covariance H_Λ⁻¹ C_Λ H_Λ⁻¹, where H_Λ = H + Λ and C_Λ is the second moment of
-the gradients ∇l_i + Λθ of the regularised loss, equal to C − Λθθᵀ Λ at its minimum (paper 004, Eq. 11).
+the gradients ∇l_i + Λθ of the regularised loss, equal to C − Λθθᵀ Λ at its minimum (Shoham, Mor-Yosef and Avron,
+"Flatness After All?", 2025, https://arxiv.org/abs/2506.17809, Eq. 11).
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from .decay import Decay
 from .dense import dense
 from .gradients import Gradients
 from .precision import full_precision
-from .spectra import LIMIT
+from .spectra import MAX_DIMENSION
 from .stochastic import Starts
 from .tiles import memory_bound, plan
 
@@ -32,7 +33,7 @@ MAX_DECREMENT_SHARE = 0.1  # of the criterion, that the Newton decrement may be 
 
 @dataclass(frozen=True)
 class Mean:
-    """A mean over samples.
+    """A quadratic form of the samples' gradients, averaged over samples.
 
     Attributes:
         value: the mean.
@@ -48,7 +49,7 @@ class Mean:
 
     @property
     def check(self) -> Check:
-        """The theory is about a minimum: what is left to gain must be small against what is lost on new data."""
+        """Whether this is a minimum: the loss that a Newton step would still gain is small beside the predicted gap."""
         share = self.decrement / self.criterion if self.criterion > 0 else math.inf if self.decrement > 0 else 0.0
         return Check(
             "Newton decrement", f"{share:.1%} of the criterion", f"at most {MAX_DECREMENT_SHARE:.0%}",
@@ -75,10 +76,10 @@ class Sandwich:
     @cached_property
     def matrix(self) -> Tensor:
         """H without its penalty, (d, d)."""
-        if self.land.dimension > LIMIT:
+        if self.land.dimension > MAX_DIMENSION:
             raise InputError(
                 f"this measure writes out a matrix over all parameters, and {self.land.dimension:,} of them are more "
-                f"than {LIMIT:,} — look at part of them with land.restrict()"
+                f"than {MAX_DIMENSION:,} — look at part of them with land.restrict()"
             )
         return dense(self.land, self.curvature)
 
@@ -112,13 +113,13 @@ class Sandwich:
         """The mean over samples of form(g, H_Λ⁻¹ g), for rows g and solutions (m, d)."""
         values, criteria, total = [], [], torch.zeros_like(self.penalty)
         for rows in self.gradients():
-            solved = self.solve(rows)
-            values.append(form(rows, solved))
-            criteria.append((rows * solved).sum(1))
+            solutions = self.solve(rows)
+            values.append(form(rows, solutions))
+            criteria.append((rows * solutions).sum(1))
             total += rows.sum(0)
-        every = torch.cat(values)
-        error = float(every.std()) / self.land.n**0.5 if self.land.n > 1 else math.inf
-        return self._mean(float(every.mean()), error, float(torch.cat(criteria).mean()), total)
+        per_sample = torch.cat(values)
+        error = float(per_sample.std()) / self.land.n**0.5 if self.land.n > 1 else math.inf
+        return self._mean(float(per_sample.mean()), error, float(torch.cat(criteria).mean()), total)
 
     def squared(self) -> Mean:
         """Tr((C_Λ H_Λ⁻¹)²)."""
@@ -156,7 +157,7 @@ def gradient_signs(land: Landscape, decay: Decay, level: float) -> Starts:
                 rows = signs[begin : begin + batch.n].T
                 total += vmap(lambda row, back=back: land.flatten(back(row)[0]), chunk_size=tiles.probes)(rows)
                 begin += batch.n
-        found = (total.T.double() + shift[:, None] * signs.double().sum(0)) / land.n**0.5
-        return found if decay.whitening is None else decay.whitening[:, None] * found
+        vectors = (total.T.double() + shift[:, None] * signs.double().sum(0)) / land.n**0.5
+        return vectors if decay.whitening is None else decay.whitening[:, None] * vectors
 
     return draw

@@ -20,10 +20,10 @@ from .roots import count
 from .tiles import memory_bound
 
 Bound = Literal["exact", "upper", "neither"]
-LIMIT = 10_000  # largest matrix whose eigenvalues are all computed unless asked for
-MOST_ROOTS = 2_000  # outputs of a sample, each a backward pass
-MOST_PRODUCTS = {"cpu": 1e13, "cuda": 1e15}  # a few minutes' worth of multiplications
-HESSIAN_LIMIT = 3_000  # written out column by column, a Hessian costs as many products as it has columns
+MAX_DIMENSION = 10_000  # largest matrix whose eigenvalues are all computed unless asked for
+MAX_ROOTS = 2_000  # outputs of a sample, each a backward pass
+MAX_PRODUCTS = {"cpu": 1e13, "cuda": 1e15}  # a few minutes' worth of multiplications
+MAX_HESSIAN_DIMENSION = 3_000  # written out column by column, a Hessian costs as many products as it has columns
 
 
 @dataclass(frozen=True)
@@ -36,9 +36,9 @@ class Eigenvalues:
     method: str
 
 
-# Eigenvalues are only d numbers and are kept as long as their landscape lives: soft rank, log-det and gap of one
-# network factorize once.
-_kept: weakref.WeakKeyDictionary[Landscape, dict[tuple[object, ...], Eigenvalues]] = weakref.WeakKeyDictionary()
+# Eigenvalues are only d numbers and are kept as long as their landscape lives, so that soft rank, log-det and gap of
+# one network factorize once.
+_cache: weakref.WeakKeyDictionary[Landscape, dict[tuple[object, ...], Eigenvalues]] = weakref.WeakKeyDictionary()
 
 
 def eigenvalues(
@@ -58,32 +58,36 @@ def eigenvalues(
             f"'lanczos' — or take matrix='fisher'"
         )
     roots = 1 if matrix == "hessian" else count(land, matrix)
-    if roots > MOST_ROOTS:
+    if roots > MAX_ROOTS:
         raise InputError(
             f"method={method!r} would go back through the network {roots:,} times, once for each output of a sample — "
             f"take method='lanczos'"
         )
     if whitening is not None:
         return _compute(land, matrix, method, whitening, sharing, report)
-    kept = _kept.setdefault(land, {})
+    cache = _cache.setdefault(land, {})
     point = tuple((id(tensor), tensor._version) for tensor in land.parameters.values())
     key = (matrix, method, sharing if method in ("kfac", "ekfac") else "", point)
-    if key not in kept:
-        kept[key] = _compute(land, matrix, method, None, sharing, report)
-    return kept[key]
+    if key not in cache:
+        cache[key] = _compute(land, matrix, method, None, sharing, report)
+    return cache[key]
 
 
 def choose(land: Landscape, matrix: str) -> str:
     """What `method="auto"` means here: everything exact while that takes minutes at most, then Lanczos."""
     if matrix == "hessian":
-        return "exact" if land.dimension <= HESSIAN_LIMIT else "lanczos"
+        return "exact" if land.dimension <= MAX_HESSIAN_DIMENSION else "lanczos"
     roots = count(land, matrix)
-    if roots > MOST_ROOTS:
+    if roots > MAX_ROOTS:
         return "lanczos"
     rows = land.n * roots
-    if rows < land.dimension and rows <= LIMIT and (land.dimension <= LIMIT or _affordable(land, matrix, rows)):
+    if (
+        rows < land.dimension
+        and rows <= MAX_DIMENSION
+        and (land.dimension <= MAX_DIMENSION or _affordable(land, matrix, rows))
+    ):
         return "dual"
-    return "exact" if land.dimension <= LIMIT else "lanczos"
+    return "exact" if land.dimension <= MAX_DIMENSION else "lanczos"
 
 
 def _affordable(land: Landscape, matrix: str, rows: int) -> bool:
@@ -95,9 +99,9 @@ def _affordable(land: Landscape, matrix: str, rows: int) -> bool:
     pieces = Gradients(land, matrix).of(land.take(torch.arange(1)))
     sides = [sum(piece.index.shape) for piece in pieces if isinstance(piece, Outer) and piece.single]
     written = sum(piece.index.numel() for piece in pieces if not (isinstance(piece, Outer) and piece.single))
-    held = rows * max(sides, default=0) * torch.finfo(land.dtype).bits // 8
-    fits = held <= memory_bound(land, None) // 2
-    return fits and rows**2 * written <= MOST_PRODUCTS.get(land.device.type, 1e13)
+    side_bytes = rows * max(sides, default=0) * torch.finfo(land.dtype).bits // 8
+    fits = side_bytes <= memory_bound(land, None) // 2
+    return fits and rows**2 * written <= MAX_PRODUCTS.get(land.device.type, 1e13)
 
 
 def _compute(
@@ -110,10 +114,10 @@ def _compute(
 def _exact(
     land: Landscape, matrix: str, whitening: Tensor | None, sharing: Sharing, report: Report
 ) -> tuple[Bound, Tensor]:
-    found = dense(land, matrix, whitening, report=report)
+    whole = dense(land, matrix, whitening, report=report)
     # Dead units and constant inputs leave empty rows, which need no factorization.
-    busy = found.diagonal() != 0 if matrix != "hessian" else (found != 0).any(0)
-    return "exact", torch.linalg.eigvalsh(found[busy][:, busy])
+    nonzero = whole.diagonal() != 0 if matrix != "hessian" else (whole != 0).any(0)
+    return "exact", torch.linalg.eigvalsh(whole[nonzero][:, nonzero])
 
 
 def _dual(
@@ -125,7 +129,11 @@ def _dual(
 def _block(
     land: Landscape, matrix: str, whitening: Tensor | None, sharing: Sharing, report: Report
 ) -> tuple[Bound, Tensor]:
-    """The exact eigenvalues of every layer by itself (Prop. 6.1: never fewer soft dimensions than the whole)."""
+    """The exact eigenvalues of every layer by itself.
+
+    Together they have never fewer soft dimensions than the whole matrix (Shoham, Mor-Yosef and Avron 2025,
+    https://arxiv.org/abs/2506.17809, Proposition 6.1).
+    """
     values, done = [], 0
     for names in layers(land):
         part, scale = restricted(land, names, whitening)

@@ -29,8 +29,8 @@ _ELEMENTWISE = {
     "silu", "sin", "softplus", "softsign", "square", "sub", "sub_", "tanh", "tanh_", "tanhshrink", "_threshold",
 }  # fmt: skip
 _RESHAPING = {"flatten", "reshape", "squeeze", "unsqueeze", "view"}
-_ASKING = {"__get__", "__len__", "dim", "ndimension", "numel", "size"}  # of a tensor's shape, not of its entries
-FEW = 4
+_INSPECTING = {"__get__", "__len__", "dim", "ndimension", "numel", "size"}  # of a tensor's shape, not of its entries
+MAX_SAMPLES = 4  # to look at
 
 
 @dataclass(frozen=True)
@@ -67,19 +67,20 @@ def stack_of(land: Landscape) -> list[Stage] | None:
     Examples:
         >>> import torch, basinscope as bs
         >>> net = torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.Tanh(), torch.nn.Linear(3, 1))
-        >>> found = stack_of(bs.Landscape(net, "mse", (torch.ones(4, 2), torch.ones(4, 1))))
-        >>> [stage.names for stage in found]
+        >>> stack = stack_of(bs.Landscape(net, "mse", (torch.ones(4, 2), torch.ones(4, 1))))
+        >>> [stage.names for stage in stack]
         [('0.weight', '0.bias'), ('2.weight', '2.bias')]
     """
-    few = land.take(torch.arange(min(land.n, FEW)))
+    few = land.take(torch.arange(min(land.n, MAX_SAMPLES)))
     recorded = stages(land, few)
     if recorded is None:
         return None
-    found, _ = recorded
+    stack, _ = recorded
+    # Another point, through the recorded stages and through the network itself.
     moved = {name: _moved(tensor).requires_grad_() for name, tensor in land.parameters.items()}
     with torch.enable_grad():
-        value = found[0].input
-        for stage in found:
+        value = stack[0].input
+        for stage in stack:
             weight, bias = stage.names
             output = functional.linear(
                 value,
@@ -88,9 +89,10 @@ def stack_of(land: Landscape) -> list[Stage] | None:
             )
             value = stage.above(output)
         truth = logits(land.outputs(moved, few.inputs))
+    # Outputs and gradients must agree: a stage may depend on parameters in ways that calls do not show.
     pairs = [(value, truth), *zip(_slopes(value, moved), _slopes(truth, moved), strict=True)]
     slack = 1e3 * torch.finfo(land.dtype).eps
-    return found if all((one - two).abs().max() <= slack * two.abs().max() for one, two in pairs) else None
+    return stack if all((one - two).abs().max() <= slack * two.abs().max() for one, two in pairs) else None
 
 
 def _slopes(value: Tensor, parameters: Parameters) -> list[Tensor]:
@@ -119,27 +121,31 @@ class _Recorder(TorchFunctionMode):
         self._names = {id(tensor): name for name, tensor in parameters.items()}
         self._samples = samples
         self._plain = True
-        self._made: dict[int, Tensor] = {}  # what depends on parameters: held, so that no other gets their identity
+        self._dependent: dict[int, Tensor] = {}  # on parameters; kept alive, so that no other gets their identity
         self._end: Tensor | None = None  # the last of them, which alone may be used, and once
 
     def ends_with(self, output: Any) -> bool:
+        """Whether the forward pass was a stack whose last stage ends in the outputs."""
         return self._plain and output is self._end
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        given = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
-        if not self._plain or not any(id(leaf) in self._made or id(leaf) in self._names for leaf in given):
+        inputs = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
+        # What does not depend on parameters is of no interest, and once the network is no stack, nothing is.
+        if not self._plain or not any(id(leaf) in self._dependent or id(leaf) in self._names for leaf in inputs):
             return func(*args, **kwargs)
         if func is functional.linear:
             return self._linear(*args, **kwargs)
         name = getattr(func, "__name__", "")
+        # A function that writes into a stage's output would destroy what is recorded of it.
         writes = (name.endswith("_") and not name.endswith("__")) or kwargs.get("inplace")
         if writes and self._end is not None and self.stages[-1].output is self._end:
             self.stages[-1] = replace(self.stages[-1], output=self._end.clone(), overwritten=True)
         result = func(*args, **kwargs)
-        if name in _ASKING and not any(isinstance(leaf, Tensor) for leaf in tree_leaves(result)):
+        if name in _INSPECTING and not any(isinstance(leaf, Tensor) for leaf in tree_leaves(result)):
             return result
-        self._plain = self._single(given, args) and self._keeps(name, result)
+        # Any other function must be elementwise, on the end of the stack alone: it becomes part of the last stage.
+        self._plain = self._single(inputs, args) and self._keeps(name, result)
         if self._plain:
             self.stages[-1].functions.append(_partial(func, args[1:], kwargs))
             if name not in AFFINE:
@@ -148,24 +154,26 @@ class _Recorder(TorchFunctionMode):
         return result
 
     def _linear(self, input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+        """A linear layer begins a new stage, if it is the first one or applied to the end of the stack."""
         output = functional.linear(input, weight, bias)
         names = self._names.pop(id(weight), None), self._names.pop(id(bias), None)  # a second use is none of a stack
         first = self._end is None and id(input) not in self._names
         self._plain = (
             (first or input is self._end)
-            and id(weight) not in self._made
-            and id(bias) not in self._made
+            and id(weight) not in self._dependent
+            and id(bias) not in self._dependent
             and weight is not bias
             and (input.ndim, weight.ndim, len(input)) == (2, 2, self._samples)
         )
-        for used, name in zip((weight, bias), names, strict=True):
-            if used is not None and name is not None:
-                self._made[id(used)] = used
+        for parameter, name in zip((weight, bias), names, strict=True):
+            if parameter is not None and name is not None:
+                self._dependent[id(parameter)] = parameter
         self.stages.append(Stage(names, weight, bias, input, output))
         return self._go_on(output)
 
-    def _single(self, given: list[Tensor], args: tuple[Any, ...]) -> bool:
-        return len(given) == 1 and given[0] is self._end and len(args) > 0 and args[0] is self._end
+    def _single(self, inputs: list[Tensor], args: tuple[Any, ...]) -> bool:
+        """Whether the end of the stack is the only tensor that a function takes, and its first argument."""
+        return len(inputs) == 1 and inputs[0] is self._end and len(args) > 0 and args[0] is self._end
 
     def _keeps(self, name: str, result: Any) -> bool:
         """Whether the function leaves every entry in its place."""
@@ -176,7 +184,7 @@ class _Recorder(TorchFunctionMode):
         return name in _ELEMENTWISE and result.shape == self._end.shape
 
     def _go_on(self, end: Tensor) -> Tensor:
-        self._made[id(end)] = self._end = end
+        self._dependent[id(end)] = self._end = end
         return end
 
 

@@ -17,13 +17,13 @@ from torch import Tensor
 from ..landscape import Landscape
 from ..progress import Report
 from ..samples import Samples
-from .likelihood import IGNORED, output_curvature
+from .likelihood import IGNORED_LABEL, output_curvature
 from .precision import full_precision
 from .roots import roots
 from .stack import Stage, stack_of, stages
 from .tiles import memory_bound
 
-MOST_PASSES = 128  # backward passes' worth of multiplications, beyond which other ways are cheaper
+MAX_PASSES = 128  # worth of multiplications, in backward passes: beyond, other ways are cheaper
 
 
 @dataclass(frozen=True)
@@ -55,20 +55,20 @@ def stack_traces(
         stack = stack_of(land)
         if stack is None:
             return None
-        passes, held = _cost(stack, curved)
-        if passes > MOST_PASSES:
+        passes, numbers = _cost(stack, curved)
+        if passes > MAX_PASSES:
             return None
-        found = StackTraces(dict.fromkeys(land.parameters, 0.0), dict.fromkeys(land.parameters, 0.0))
-        size = max(1, memory_bound(land, memory) // (held * torch.finfo(land.dtype).bits // 8))
+        traces = StackTraces(dict.fromkeys(land.parameters, 0.0), dict.fromkeys(land.parameters, 0.0))
+        size = max(1, memory_bound(land, memory) // (numbers * torch.finfo(land.dtype).bits // 8))
         done = 0
         for batch in land.batches(size):
             recorded = stages(land, batch)
             if recorded is None or _several(land, recorded[1]):
                 return None
-            _add(found, land, batch, *recorded, curved)
+            _add(traces, land, batch, *recorded, curved)
             done += batch.n
             report(done / land.n, "")
-    return found
+    return traces
 
 
 def _several(land: Landscape, value: Tensor) -> bool:
@@ -76,42 +76,45 @@ def _several(land: Landscape, value: Tensor) -> bool:
     return land.loss.family == "categorical" and value.ndim != 2
 
 
-def _cost(found: list[Stage], curved: bool) -> tuple[float, int]:
-    """Multiplications in units of a backward pass, and the numbers held per sample."""
-    above = [stage.weight for stage in found[1:]]
-    held = 12 * sum(sum(stage.weight.shape) for stage in found)
-    work, columns = 0, len(found[-1].weight)
+def _cost(stack: list[Stage], curved: bool) -> tuple[float, int]:
+    """Multiplications in units of a backward pass, and how many numbers are in memory per sample."""
+    above = [stage.weight for stage in stack[1:]]
+    numbers = 12 * sum(sum(stage.weight.shape) for stage in stack)
+    work, columns = 0, len(stack[-1].weight)
     for weight in reversed(above[1:]):
         work += columns * weight.numel()
-        held = max(held, 12 * sum(weight.shape) + 5 * columns * max(weight.shape))
+        numbers = max(numbers, 12 * sum(weight.shape) + 5 * columns * max(weight.shape))
         columns += len(weight) if curved else 0
     if len(above) > 1:
         work += columns * above[0].numel()
-        held += 4 * columns * max(above[0].shape)
-    return work / max(1, sum(weight.numel() for weight in above)), held
+        numbers += 4 * columns * max(above[0].shape)
+    return work / max(1, sum(weight.numel() for weight in above)), numbers
 
 
-def _add(found: StackTraces, land: Landscape, batch: Samples, passed: list[Stage], value: Tensor, curved: bool) -> None:
+def _add(traces: StackTraces, land: Landscape, batch: Samples, stack: list[Stage], value: Tensor, curved: bool) -> None:
     """Add a batch's share, from the outputs down to the first layer."""
     fisher: Columns | Softmax = _output(land, value, batch)
     residual: Columns | None = None
-    derivatives = [_derivatives(stage, curved) if stage.functions else (None, None) for stage in passed]
+    derivatives = [_derivatives(stage, curved) if stage.functions else (None, None) for stage in stack]
     curved = any(bend is not None for _, bend in derivatives)
     gradient = _slope(land, value, batch) if curved else None
-    for place, stage in reversed(list(enumerate(passed))):
+    for place, stage in reversed(list(enumerate(stack))):
+        # Down through the elementwise functions: diag(φ') C diag(φ'), plus diag(φ'' ∘ g) for H − F alone.
         slope, bend = derivatives[place]
         if slope is not None:
             fisher, residual = fisher.between(slope), residual and residual.between(slope)
             if gradient is not None and bend is not None:
                 residual = Columns.of(bend * gradient) if residual is None else residual.plus(bend * gradient)
             gradient = None if gradient is None else gradient * slope
+        # The layer's own traces, ‖a‖² Tr C and Tr C.
         # In pieces that stay in the processor's cache: the inputs are often the largest tensor of all.
         squares = torch.cat([part.square().sum(1) for part in stage.input.split(256)]).double()
-        for total, part in ((found.fisher, fisher), (found.residual, residual)):
+        for total, part in ((traces.fisher, fisher), (traces.residual, residual)):
             if part is not None:
                 _add_layer(total, stage.names, part.trace().double() / land.n, squares)
         if place == 0:
             break
+        # Down through the layer: Wᵀ C W.
         weight = stage.weight
         if place == 1:  # of the first layer only a trace is wanted, so the diagonal is enough
             fisher, residual = fisher.diagonal(weight), residual and residual.diagonal(weight)
@@ -222,12 +225,12 @@ def _output(land: Landscape, value: Tensor, batch: Samples) -> Columns | Softmax
         return Columns.of(output_curvature(land, value, batch.target)(torch.ones_like(value)).reshape(batch.n, -1))
 
     def columns() -> Columns:
-        found = [*roots(land, "fisher", value, batch.target), value.new_zeros(value.shape)]
-        stacked = torch.stack(found, 1)[:, :-1]  # none at all for a single class
+        cotangents = [*roots(land, "fisher", value, batch.target), value.new_zeros(value.shape)]
+        stacked = torch.stack(cotangents, 1)[:, :-1]  # the zeros are for a single class, which has no root to stack
         return Columns(torch.zeros_like(value), value.new_ones(stacked.shape[:2]), stacked)
 
     probability = value.softmax(1)
     top = probability.argmax(1, keepdim=True)
     others = probability.scatter(1, top, 0)
     shift = others.scatter(1, top, -others.sum(1, keepdim=True))
-    return Softmax(top, shift * (batch.target != IGNORED)[:, None], columns)
+    return Softmax(top, shift * (batch.target != IGNORED_LABEL)[:, None], columns)

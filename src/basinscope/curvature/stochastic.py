@@ -1,4 +1,10 @@
-"""Tr(M f(A)) from random vectors z with E[z zᵀ] = M: bracketed by quadrature, averaged by Monte Carlo."""
+"""Stochastic Lanczos quadrature with Gauss–Radau brackets: Tr(M f(A)) from random vectors z with E[z zᵀ] = M.
+
+Tr(M f(A)) = E[zᵀ f(A) z]. Each quadratic form is enclosed by two quadrature rules (`bracket`), and their mean over z is
+a Monte Carlo estimate whose error shows in the scatter (`averages`). After Ubaru, Chen and Saad, "Fast estimation of
+tr(f(A)) via stochastic Lanczos quadrature" (2017, https://doi.org/10.1137/16M1104974). For the density of eigenvalues,
+which needs no function f, see `density`.
+"""
 
 from __future__ import annotations
 
@@ -11,16 +17,16 @@ from torch import Tensor
 from ..errors import InputError
 from ..progress import Report
 from .averages import Average, averages
-from .bracket import Function, Runs
+from .bracket import Function, LanczosRuns
 from .lanczos import lanczos
 from .operators import Operator
 from .tiles import DEFAULT_MEMORY
 
-FIRST = 8  # probes to begin with
-MOST = 64
-STRIDE = 10  # least number of Lanczos steps between looks at the bracket
-MOST_STEPS = 400
-SHARP = 0.05  # relative residual of the eigenvectors that are taken out
+INITIAL_PROBES = 8
+MAX_PROBES = 64
+MIN_STRIDE = 10  # Lanczos steps between two looks at the bracket
+MAX_STEPS = 400  # of Lanczos, from each probe
+MAX_RESIDUAL = 0.05  # relative, of the eigenvectors that are taken out
 
 Starts = Callable[[int, torch.Generator], Tensor]
 
@@ -55,71 +61,92 @@ def traced(
     operator: Operator, functions: Sequence[Function], levels: Sequence[float], starts: Starts | None = None, *,
     seed: int, rtol: float, report: Report,
 ) -> list[Average]:  # fmt: skip
-    """Tr(M f(A)) of several functions from the same runs; levels[j] is where functions[j] bends (its weight decay).
+    """Tr(M f(A)) of several functions from the same Lanczos runs.
 
     The runs grow until every bracket is below the Monte Carlo error. If that error is above rtol · value, leading
     eigenvectors are taken out where that is cheaper (and M = I, the case without `starts`), and probes are added.
+
+    Args:
+        operator: A.
+        functions: the functions f.
+        levels: where each of them bends, its weight decay λ.
+        starts: draws vectors z with E[z zᵀ] = M; random signs, for M = I, unless given.
+        seed: of the random vectors.
+        rtol: relative standard error to reach.
+        report: called with the fraction done and a line of text.
     """
     if not 0 < rtol < 1:
         raise InputError(f"rtol must lie between 0 and 1, got {rtol}")
     generator = torch.Generator().manual_seed(seed)
     draw = signs(operator) if starts is None else starts
-    fixed: Runs | None = None
+    fixed: LanczosRuns | None = None
 
-    def settled(run: Runs) -> list[Average]:
-        most = min(MOST_STEPS, operator.dimension)
+    def converge(runs: LanczosRuns) -> list[Average]:
+        """Grow the runs until every bracket has closed, or the steps are spent."""
+        max_steps = min(MAX_STEPS, operator.dimension)
         while True:
-            run.grow(min(max(STRIDE, run.steps // 4), most - run.steps))
-            found = averages(operator, functions, levels, [run], fixed, rtol)
-            report(0.5 * run.steps / most, f"{run.steps} Lanczos steps, {FIRST} probes")
-            if all(average.closed for average in found) or run.steps >= most:
-                return found
+            runs.grow(min(max(MIN_STRIDE, runs.steps // 4), max_steps - runs.steps))
+            results = averages(operator, functions, levels, [runs], fixed, rtol)
+            report(0.5 * runs.steps / max_steps, f"{runs.steps} Lanczos steps, {INITIAL_PROBES} probes")
+            if all(average.closed for average in results) or runs.steps >= max_steps:
+                return results
 
-    def missing() -> int:
-        wanted = max(FIRST * (average.stderr / (rtol * abs(average.value) + 1e-300)) ** 2 for average in found)
-        return max(0, min(MOST, math.ceil(wanted)) - FIRST)
+    def missing_probes() -> int:
+        """How many more probes bring the standard error to rtol: it falls with the root of their number."""
+        needed = max(
+            INITIAL_PROBES * (average.stderr / (rtol * abs(average.value) + 1e-300)) ** 2 for average in results
+        )
+        return max(0, min(MAX_PROBES, math.ceil(needed)) - INITIAL_PROBES)
 
-    run = Runs(operator, draw(FIRST, generator))
-    found = settled(run)
-    leading = math.ceil(3 * max(abs(average.value) for average in found)) + 3 * STRIDE
-    if starts is None and leading + FIRST * run.steps < missing() * run.steps and _fits(operator, leading):
-        vectors, fixed = _leading(operator, draw(1, generator)[:, 0], leading)
+    # First few probes, until the quadrature error is below the Monte Carlo error.
+    runs = LanczosRuns(operator, draw(INITIAL_PROBES, generator))
+    results = converge(runs)
+    # Deflation, where it costs fewer products than the probes that it saves. A soft rank of r has about r eigenvalues
+    # that matter, and a Lanczos run finds them in about 3 r steps.
+    products = math.ceil(3 * max(abs(average.value) for average in results)) + 3 * MIN_STRIDE
+    cheaper = products + INITIAL_PROBES * runs.steps < missing_probes() * runs.steps
+    if starts is None and cheaper and _fits(operator, products):
+        vectors, fixed = _leading(operator, draw(1, generator)[:, 0], products)
         draw = _orthogonal(draw, vectors)
-        run = Runs(operator, draw(FIRST, generator))
-        found = settled(run)
-    more = missing()
-    if more == 0:
-        return found
-    others = Runs(operator, draw(more, generator))
-    for step in range(run.steps):
+        runs = LanczosRuns(operator, draw(INITIAL_PROBES, generator))
+        results = converge(runs)
+    # The rest of the probes, with as many steps as closed the brackets of the first ones.
+    missing = missing_probes()
+    if missing == 0:
+        return results
+    others = LanczosRuns(operator, draw(missing, generator))
+    for step in range(runs.steps):
         others.grow(1)
-        report(0.5 + 0.5 * (step + 1) / run.steps, f"{run.steps} Lanczos steps, {FIRST + more} probes")
-    return averages(operator, functions, levels, [run, others], fixed, rtol)
+        report(0.5 + 0.5 * (step + 1) / runs.steps, f"{runs.steps} Lanczos steps, {INITIAL_PROBES + missing} probes")
+    return averages(operator, functions, levels, [runs, others], fixed, rtol)
 
 
-def _leading(operator: Operator, start: Tensor, products: int) -> tuple[Tensor, Runs]:
+def _leading(operator: Operator, start: Tensor, products: int) -> tuple[Tensor, LanczosRuns]:
     """Approximate eigenvectors u (d, k) of the largest eigenvalues, and the rules for uᵀ f(A) u.
 
     Where an operator has few large eigenvalues, they make most of the Monte Carlo error. Split off, they make none:
     Tr f(A) = Σ_u uᵀ f(A) u + E[zᵀ f(A) z] for z orthogonal to all u, and the Rayleigh quotient of u with its residual
     is one step of a Lanczos run from u.
     """
-    found = lanczos(operator, start, products)
-    values, rotation = torch.linalg.eigh(found.matrix())
-    residuals = found.off_diagonal[-1] * rotation[-1].abs()
-    sharp = residuals < SHARP * values
-    vectors = torch.linalg.qr(found.basis.T @ rotation[:, sharp].to(found.basis)).Q
-    return vectors, Runs.known(values[sharp], residuals[sharp])
+    tridiagonal = lanczos(operator, start, products)
+    values, rotation = torch.linalg.eigh(tridiagonal.matrix())
+    residuals = tridiagonal.off_diagonal[-1] * rotation[-1].abs()
+    converged = residuals < MAX_RESIDUAL * values
+    vectors = torch.linalg.qr(tridiagonal.basis.T @ rotation[:, converged].to(tridiagonal.basis)).Q
+    return vectors, LanczosRuns.from_rayleigh(values[converged], residuals[converged])
 
 
 def _orthogonal(draw: Starts, vectors: Tensor) -> Starts:
+    """The same random vectors without their part in the span of orthonormal `vectors`."""
+
     def projected(count: int, generator: torch.Generator) -> Tensor:
-        drawn = draw(count, generator).to(vectors)
-        return drawn - vectors @ (vectors.T @ drawn)
+        probes = draw(count, generator).to(vectors)
+        return probes - vectors @ (vectors.T @ probes)
 
     return projected
 
 
 def _fits(operator: Operator, vectors: int) -> bool:
+    """Whether that many vectors, their images and a copy fit in memory."""
     size = 3 * operator.dimension * vectors * torch.finfo(operator.dtype).bits // 8
     return size <= (32 if operator.device.type == "cuda" else 1) * DEFAULT_MEMORY

@@ -12,25 +12,25 @@ from torch import Tensor, nn
 from ..errors import InputError
 from ..landscape import Landscape
 
-FEW = 8
+MAX_SAMPLES = 8  # to look at
 _checked: WeakKeyDictionary[nn.Module, set[frozenset[str]]] = WeakKeyDictionary()
 
 
-class Product(Protocol):
-    """A matrix that multiplies vectors."""
+class SupportsMatmul(Protocol):
+    """Anything that multiplies vectors, such as an operator or a tensor."""
 
     def __matmul__(self, v: Tensor) -> Tensor: ...
 
 
-def refuse_asymmetric(land: Landscape, hessian: Callable[[Landscape], Product]) -> None:
+def refuse_asymmetric(land: Landscape, hessian: Callable[[Landscape], SupportsMatmul]) -> None:
     """Refuse a network whose Hessian, as torch differentiates it, has uᵀHv ≠ vᵀHu for two random vectors.
 
-    Then some function in it has a wrong second derivative. Looked at once for every network, on a few samples. What is
-    detached leaves the Hessian symmetric: it counts as held fixed.
+    Then some function in it has a wrong second derivative. Every network is checked once, on a few samples. Detached
+    tensors leave the Hessian symmetric: they count as held fixed.
 
     Args:
         land: the landscape.
-        hessian: the Hessian of a part of it.
+        hessian: makes the Hessian of a landscape with few of its samples.
 
     Examples:
         >>> import torch, basinscope as bs
@@ -41,10 +41,10 @@ def refuse_asymmetric(land: Landscape, hessian: Callable[[Landscape], Product]) 
         ...
         basinscope.errors.InputError: the Hessian must be symmetric, but ...
     """
-    seen, names = _checked.setdefault(land.module, set()), frozenset(land.parameters)
-    if names in seen:
+    checked, names = _checked.setdefault(land.module, set()), frozenset(land.parameters)
+    if names in checked:
         return
-    few = land.subset(torch.linspace(0, land.n - 1, min(land.n, FEW)).long())
+    few = land.subset(torch.linspace(0, land.n - 1, min(land.n, MAX_SAMPLES)).long())
     generator = torch.Generator().manual_seed(0)
     u, v = torch.randn(2, land.dimension, generator=generator).to(land.device, land.dtype)
     operator = hessian(few)
@@ -57,4 +57,4 @@ def refuse_asymmetric(land: Landscape, hessian: Callable[[Landscape], Product]) 
             f"has a wrong second derivative — write it in plain torch functions, or take matrix='fisher' or "
             f"'covariance'"
         )
-    seen.add(names)
+    checked.add(names)

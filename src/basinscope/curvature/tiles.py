@@ -13,7 +13,7 @@ from ..errors import InputError
 from ..landscape import Landscape, math_attention
 
 DEFAULT_MEMORY = 512 * 2**20
-MOST_PROBES = 32  # beyond this many vectors at once, products get no cheaper
+MAX_PROBES = 32  # multiplied at once: beyond, products get no cheaper
 
 
 @dataclass(frozen=True)
@@ -40,21 +40,21 @@ def activation_bytes(land: Landscape) -> int:
     """Memory that one sample's forward pass leaves behind for the backward pass."""
     few = land.take(torch.arange(min(land.n, 4)))
     weights = {tensor.data_ptr() for tensor in land.parameters.values()}
-    counted: dict[int, int] = {}
+    sizes: dict[int, int] = {}  # bytes by the address of a storage, which several tensors may share
 
-    def count(tensor: Tensor) -> Tensor:
+    def record(tensor: Tensor) -> Tensor:
         storage = tensor.untyped_storage()
         if tensor.data_ptr() not in weights:
-            counted[storage.data_ptr()] = storage.nbytes()
+            sizes[storage.data_ptr()] = storage.nbytes()
         return tensor
 
-    def keep(tensor: Any) -> Any:
+    def unchanged(tensor: Any) -> Any:
         return tensor
 
-    with saved_tensors_hooks(count, keep), torch.enable_grad(), math_attention():
+    with saved_tensors_hooks(record, unchanged), torch.enable_grad(), math_attention():
         free = {name: tensor.detach().requires_grad_() for name, tensor in land.parameters.items()}
         land.losses(free, few)
-    return max(64, sum(counted.values()) // few.n)
+    return max(64, sum(sizes.values()) // few.n)
 
 
 def convolutional(land: Landscape) -> bool:
@@ -68,7 +68,7 @@ def convolutional(land: Landscape) -> bool:
     return any(isinstance(module, nn.modules.conv._ConvNd) for module in land.module.modules())
 
 
-def plan(land: Landscape, memory: int | None, copies: int, most: int = MOST_PROBES) -> Tiles:
+def plan(land: Landscape, memory: int | None, copies: int, most: int = MAX_PROBES) -> Tiles:
     """Tiles that stay within the bound when a product holds `copies` times the activations per probe.
 
     There are at most `most` probes, fewer where they would leave little memory for samples; the fewer, the more

@@ -1,7 +1,7 @@
 """The trace of a symmetric operator from random probes: Hutchinson, XTrace and XNysTrace, each with its standard error.
 
-Hutchinson (1990); Epperly, Tropp and Webber, "XTrace: making the most of every sample in stochastic trace estimation",
-SIAM J. Matrix Anal. Appl. 45 (2024).
+Hutchinson (1990, https://doi.org/10.1080/03610919008812866); Epperly, Tropp and Webber, "XTrace: making the most of
+every sample in stochastic trace estimation" (2024, https://arxiv.org/abs/2301.07825).
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from ..errors import InputError
 from .operators import Operator
 from .tiles import DEFAULT_MEMORY
 
-FEWEST = 16  # probes before a standard error is believed: with 12, 95 % intervals held the truth 91 to 94 % of the time
-PATIENT = 60  # probes beyond which plain Hutchinson gives way to the methods that deflate
-TOGETHER = 16  # probes multiplied at once
-GROUPS = 24  # parts of the probes left out in turn for XTrace's standard error
-HEADROOM = 1.2  # more probes than the pilot asks for: its own standard error may have come out too small
+MIN_PROBES = 16  # before a standard error is believed: with 12, 95 % intervals held the truth 91 to 94 % of the time
+MAX_HUTCHINSON_PROBES = 60  # beyond which plain Hutchinson gives way to the methods that deflate
+PROBES_AT_ONCE = 16
+MAX_JACKKNIFE_GROUPS = 24  # parts of the probes that are left out in turn for XTrace's standard error
+PROBE_MARGIN = 1.2  # more probes than the pilot asks for: its own standard error may have come out too small
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Trace:
 
 
 class Probes(Protocol):
-    """A growing set of probes and what they say of the trace."""
+    """A growing set of probes, and the estimate of the trace that they make."""
 
     method: str
     products: int
@@ -54,7 +54,7 @@ class Probes(Protocol):
 
 
 class Hutchinson:
-    """vᵀ A v over Rademacher vectors v: unbiased, of variance 2 Σ_{i≠j} A_ij² each."""
+    """The mean of vᵀ A v over Rademacher vectors v: unbiased, and of variance 2 Σ_{i≠j} A_ij² for each vector."""
 
     method = "hutchinson"
 
@@ -63,24 +63,24 @@ class Hutchinson:
         self._operator = operator
         self._sizes = [operator.dimension] if sizes is None else list(sizes)
         self._generator = torch.Generator(device=operator.device).manual_seed(seed)
-        self._found: list[Tensor] = []
+        self._forms: list[Tensor] = []  # vᵀ A v of each probe by diagonal block
 
     def grow(self, products: int) -> None:
-        for start in range(0, products, TOGETHER):
-            signs = _normal(self._operator, min(TOGETHER, products - start), self._generator).sign()
+        for start in range(0, products, PROBES_AT_ONCE):
+            signs = _normal(self._operator, min(PROBES_AT_ONCE, products - start), self._generator).sign()
             terms = (signs * (self._operator @ signs)).double()
-            self._found.append(torch.stack([part.sum(0) for part in terms.split(self._sizes)], 1).cpu())
+            self._forms.append(torch.stack([part.sum(0) for part in terms.split(self._sizes)], 1).cpu())
         self.products += products
 
     def summary(self) -> tuple[float, float, float]:
-        total = torch.cat(self._found).sum(1)
+        total = torch.cat(self._forms).sum(1)
         return float(total.mean()), float(total.std()) / math.sqrt(self.products), self.products - 1
 
     def blocks(self) -> tuple[tuple[float, float], ...]:
         """Value and standard error for each diagonal block."""
-        found = torch.cat(self._found)
-        error = found.std(0) / math.sqrt(self.products)
-        return tuple(zip(found.mean(0).tolist(), error.tolist(), strict=True))
+        forms = torch.cat(self._forms)
+        error = forms.std(0) / math.sqrt(self.products)
+        return tuple(zip(forms.mean(0).tolist(), error.tolist(), strict=True))
 
 
 class XTrace:
@@ -100,13 +100,16 @@ class XTrace:
         self._probes = self._images = self._basis = self._mapped = empty
 
     def grow(self, products: int) -> None:
+        # Half of the products for A Ω of new probes.
         fresh = _normal(self._operator, max(1, products // 2), self._generator)
         self._probes = torch.cat([self._probes, fresh.double()], 1)
         self._images = torch.cat([self._images, (self._operator @ fresh).double()], 1)
+        # The basis Q of all images grows by what is new in them: it stays, and with it the products spent on it.
         new = self._images[:, self._basis.shape[1] :]
-        for _ in range(2):  # the basis so far stays, and with it the products spent on it
+        for _ in range(2):  # twice, because once loses digits
             new = torch.linalg.qr(new - self._basis @ (self._basis.T @ new)).Q
         self._basis = torch.cat([self._basis, new], 1)
+        # The other half for A Q.
         mapped = self._operator @ new.to(self._operator.dtype)
         self._mapped = torch.cat([self._mapped, mapped.double()], 1)
         self.products += 2 * fresh.shape[1]
@@ -116,10 +119,11 @@ class XTrace:
         lengths, forms = self._probes.square().sum(0).cpu(), (self._probes * self._images).sum(0).cpu()
         inside, images, core = ((basis.T @ part).cpu() for part in (self._probes, self._images, self._mapped))
 
-        def mean(kept: Tensor) -> Tensor:
-            frame = torch.linalg.qr(images[:, kept]).Q  # the basis of the kept probes' images, within the whole one
-            small = frame.T @ inside[:, kept], frame.T @ images[:, kept], frame.T @ core @ frame
-            return _leave_one_out(lengths[kept], forms[kept], *small, self._operator.dimension).mean()
+        def mean(chosen: Tensor) -> Tensor:
+            # A basis of the chosen probes' images alone, written in the basis of all of them.
+            frame = torch.linalg.qr(images[:, chosen]).Q
+            small = frame.T @ inside[:, chosen], frame.T @ images[:, chosen], frame.T @ core @ frame
+            return _leave_one_out(lengths[chosen], forms[chosen], *small, self._operator.dimension).mean()
 
         return _jackknife(mean, len(lengths))
 
@@ -152,15 +156,17 @@ class XNysTrace:
         # A shift keeps H invertible where A has low rank; its trace is taken off again.
         shift = torch.finfo(self._operator.dtype).eps ** 0.7 * float(self._images.norm() / probes.norm())
         images = self._images + shift * probes
+        # Everything the estimates take is in ΩᵀAΩ, (AΩ)ᵀAΩ and ΩᵀΩ, matrices as small as the number of probes.
         middle, squares, lengths = ((one.T @ two).cpu() for one, two in
                                     ((probes, images), (images, images), (probes, probes)))  # fmt: skip
 
-        def mean(kept: Tensor) -> Tensor:
-            inverse = torch.linalg.inv(middle[kept][:, kept])
-            inner = squares[kept][:, kept]
-            free = torch.linalg.inv(lengths[kept][:, kept]).diagonal() * (dimension - len(kept) + 1)
-            left = (free - (inverse * (inner @ inverse)).sum(0)) / inverse.diagonal()
-            return (inverse * inner).sum() + left.mean() - shift * dimension
+        def mean(chosen: Tensor) -> Tensor:
+            inverse = torch.linalg.inv(middle[chosen][:, chosen])
+            inner = squares[chosen][:, chosen]
+            # ‖μ_i‖² scaled to its mean, for the part of ω_i that is orthogonal to all other probes.
+            free = torch.linalg.inv(lengths[chosen][:, chosen]).diagonal() * (dimension - len(chosen) + 1)
+            remainder = (free - (inverse * (inner @ inverse)).sum(0)) / inverse.diagonal()
+            return (inverse * inner).sum() + remainder.mean() - shift * dimension
 
         return _jackknife(mean, probes.shape[1])
 
@@ -185,9 +191,10 @@ def _jackknife(mean: Callable[[Tensor], Tensor], count: int) -> tuple[float, flo
     """Value, standard error and degrees of freedom of an estimate, by leaving out groups of probes.
 
     The estimates of single probes depend on each other: their scatter shows as little as half of the error. The
-    jackknife never understates it on average (Efron and Stein 1981) and reads up to about twice too high.
+    jackknife never understates it on average (Efron and Stein 1981,
+    https://doi.org/10.1214/aos/1176345462) and reads up to about twice too high.
     """
-    groups = torch.arange(count).chunk(min(count, GROUPS))
+    groups = torch.arange(count).chunk(min(count, MAX_JACKKNIFE_GROUPS))
     every = torch.arange(count)
     without = torch.stack([mean(every[~torch.isin(every, group)]) for group in groups])
     variance = (len(groups) - 1) / len(groups) * (without - without.mean()).square().sum()
@@ -213,9 +220,13 @@ def estimate_trace(
 
     Args:
         operator: any symmetric operator.
-        offset: a known number that the trace will be added to: the tolerance is relative to the sum.
+        rtol, atol: standard error to reach, relative and absolute.
+        offset: a known number that the trace will be added to: the relative tolerance is one of the sum.
+        max_products: matrix–vector products that may be spent.
+        seed: of the random probes.
         sizes: lengths of diagonal blocks whose traces are wanted too; Hutchinson only.
         memory: bytes that XTrace may hold.
+        report: called with the fraction done and a line of text.
 
     Examples:
         >>> import torch
@@ -223,34 +234,37 @@ def estimate_trace(
         >>> estimate_trace(Dense(torch.diag(torch.arange(100.0))), rtol=0.01).value
         4950.0
     """
-    if operator.dimension <= FEWEST:
+    if operator.dimension <= MIN_PROBES:
         return exact_trace(operator, sizes)
     probes: Probes = Hutchinson(operator, seed, sizes)
-    spent = min(FEWEST, max_products)
+    spent = min(MIN_PROBES, max_products)
     probes.grow(spent)
-    deflating = sizes is None and _fits(operator, memory, PATIENT)
+    deflating = sizes is None and _fits(operator, memory, MAX_HUTCHINSON_PROBES)
     while True:
         value, stderr, freedom = probes.summary()
         ratio = min(stderr / max(rtol * abs(offset + value), atol, 1e-300), 1e9)
         report(1 / max(1, ratio) ** 2, f"{offset + value:.4g} ± {stderr:.2g}")
-        left = max_products - spent
-        if not ratio > 1 or left < 2:  # NaN ends it too
+        remaining = max_products - spent
+        if not ratio > 1 or remaining < 2:  # NaN ends it too
             break
-        need = min(HEADROOM * probes.products * ratio**2, max_products)
-        if operator.dimension <= min(need, left):
+        needed = min(PROBE_MARGIN * probes.products * ratio**2, max_products)  # the error falls with their root
+        # One product per dimension is exact, so random probes must be fewer.
+        if operator.dimension <= min(needed, remaining):
             return exact_trace(operator, sizes, spent)
-        if deflating and need > PATIENT:
+        # Once, a method that deflates is tried beside Hutchinson, and kept if its variance per product is lower.
+        if deflating and needed > MAX_HUTCHINSON_PROBES:
             deflating = False
             other = XNysTrace(operator, seed + 1) if operator.psd else XTrace(operator, seed + 1)
-            other.grow(min(PATIENT // 2, left))
+            other.grow(min(MAX_HUTCHINSON_PROBES // 2, remaining))
             spent += other.products
             if other.summary()[1] ** 2 * other.products < stderr**2 * probes.products:
                 probes = other
             continue
-        more = min(need, 3 * probes.products) - probes.products
+        # At most three times as many as so far, because the standard error of few probes is uncertain itself.
+        more = min(needed, 3 * probes.products) - probes.products
         if probes.method != "hutchinson" and not _fits(operator, memory, math.ceil(probes.products + more)):
             break
-        more = max(2, min(math.ceil(more), left))
+        more = max(2, min(math.ceil(more), remaining))
         probes.grow(more)
         spent += more
     blocks = probes.blocks() if isinstance(probes, Hutchinson) and sizes is not None else ()
@@ -260,7 +274,7 @@ def estimate_trace(
 def exact_trace(operator: Operator, sizes: Sequence[int] | None = None, spent: int = 0) -> Trace:
     """Tr A = Σ_j e_jᵀ A e_j, one product per dimension."""
     diagonal = []
-    for columns in torch.eye(operator.dimension, dtype=operator.dtype, device=operator.device).split(TOGETHER, 1):
+    for columns in torch.eye(operator.dimension, dtype=operator.dtype, device=operator.device).split(PROBES_AT_ONCE, 1):
         diagonal.append((columns * (operator @ columns)).double().sum(0).cpu())
     parts = torch.cat(diagonal)
     blocks = () if sizes is None else tuple((float(part.sum()), 0.0) for part in parts.split(list(sizes)))
@@ -268,6 +282,7 @@ def exact_trace(operator: Operator, sizes: Sequence[int] | None = None, spent: i
 
 
 def _fits(operator: Operator, memory: int | None, products: int) -> bool:
+    """Whether the six matrices of float64 columns that XTrace holds at most fit in memory."""
     return 6 * 8 * operator.dimension * products <= (DEFAULT_MEMORY if memory is None else memory)
 
 

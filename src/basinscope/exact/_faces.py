@@ -10,7 +10,7 @@ from math import gcd
 Point = tuple[int, ...]
 Facet = tuple[Point, int]  # (u, c): u·x ≥ c on the polyhedron, with equality on the facet
 
-MOST_FACES = 5000
+MAX_FACES = 5000  # beyond which they are not listed
 
 
 def compact_faces(exponents: Iterable[Point]) -> list[frozenset[Point]] | None:
@@ -24,20 +24,21 @@ def compact_faces(exponents: Iterable[Point]) -> list[frozenset[Point]] | None:
         [[(0, 2)], [(0, 2), (1, 1), (2, 0)], [(2, 0)]]
     """
     points = sorted(set(exponents))
-    found = facets(points)
-    on = [frozenset(p for p in points if _dot(u, p) == c) for u, c in found]
-    faces = set(on)
-    fresh = set(on)
+    normals = facets(points)
+    members = [frozenset(p for p in points if _dot(u, p) == c) for u, c in normals]
+    # All intersections of facets, those of one more facet in each round.
+    faces = set(members)
+    fresh = set(members)
     while fresh:
-        fresh = {face & facet for face in fresh for facet in on} - faces - {frozenset()}
+        fresh = {face & facet for face in fresh for facet in members} - faces - {frozenset()}
         faces |= fresh
-        if len(faces) > MOST_FACES:
+        if len(faces) > MAX_FACES:
             return None
     d = len(points[0])
     return [
         face
         for face in faces
-        if all(any(u[i] for (u, _), members in zip(found, on, strict=True) if face <= members) for i in range(d))
+        if all(any(u[i] for (u, _), facet in zip(normals, members, strict=True) if face <= facet) for i in range(d))
     ]
 
 
@@ -59,7 +60,7 @@ def facets(points: Sequence[Point]) -> list[Facet]:
     far = 16 * (1 + max(max(point) for point in points)) * d
     spread = [*points, *(tuple(x + far * (i == j) for j, x in enumerate(p)) for p in points for i in range(d))]
     hull = ConvexHull(spread)
-    found: set[Facet] = set()
+    lowest: set[Facet] = set()
     for simplex in hull.simplices:
         normal = _normal([spread[i] for i in simplex])
         if normal is None:
@@ -67,8 +68,8 @@ def facets(points: Sequence[Point]) -> list[Facet]:
         for u in (normal, tuple(-x for x in normal)):
             c = min(_dot(u, point) for point in points)
             if min(u) >= 0 and all(_dot(u, spread[i]) == c for i in simplex):
-                found.add((u, c))
-    return list(found)
+                lowest.add((u, c))
+    return list(lowest)
 
 
 def _normal(corners: Sequence[Point]) -> Point | None:
@@ -118,24 +119,25 @@ def lattice_coordinates(face: Iterable[Point]) -> dict[Point, Point]:
     d, used = len(points[0]), 0
     for row in range(1, len(rows)):  # column operations of determinant ± 1 until each row ends in zeros
         while True:
-            left = [j for j in range(used, d) if rows[row][j]]
-            if not left:
+            nonzero = [j for j in range(used, d) if rows[row][j]]
+            if not nonzero:
                 break
-            pivot = min(left, key=lambda j: abs(rows[row][j]))
-            for j in left:
+            pivot = min(nonzero, key=lambda j: abs(rows[row][j]))
+            for j in nonzero:
                 if j != pivot:
                     factor = rows[row][j] // rows[row][pivot]
-                    for each in rows:
-                        each[j] -= factor * each[pivot]
-            if len(left) == 1:
-                for each in rows:
-                    each[used], each[pivot] = each[pivot], each[used]
+                    for changed in rows:
+                        changed[j] -= factor * changed[pivot]
+            if len(nonzero) == 1:
+                for changed in rows:
+                    changed[used], changed[pivot] = changed[pivot], changed[used]
                 used += 1
                 break
-    kept = [row[:used] for row in rows]
-    least = [min(row[j] for row in kept) for j in range(used)]
+    coordinates = [row[:used] for row in rows]
+    least = [min(row[j] for row in coordinates) for j in range(used)]
     return {
-        point: tuple(x - y for x, y in zip(row, least, strict=True)) for point, row in zip(points, kept, strict=True)
+        point: tuple(x - y for x, y in zip(row, least, strict=True))
+        for point, row in zip(points, coordinates, strict=True)
     }
 
 

@@ -25,12 +25,12 @@ Polynomial = dict[Point, Fraction]  # {exponents: coefficient}, without zeros
 
 _TOKEN = re.compile(r"\s*(?:(?P<number>\.?\d[\d.]*)|(?P<name>[^\W\d]\w*)|(?P<sign>\*\*|[-+*/^()]))")
 _CONSTANTS = ("E", "I", "pi")  # what sympy reads as numbers
-_MOST_CHARACTERS = 20_000
-_MOST_DEPTH = 50  # of brackets, signs and towers of powers
-_MOST_DEGREE = 1_000
-_MOST_TERMS = 500
-_MOST_BITS = 4_000  # of a numerator or a denominator
-_MOST_PRODUCTS = 200_000  # of two terms, in writing K out
+_MAX_CHARACTERS = 20_000
+_MAX_DEPTH = 50  # of brackets, signs and towers of powers
+_MAX_DEGREE = 1_000
+_MAX_TERMS = 500
+_MAX_BITS = 4_000  # of a numerator or a denominator
+_MAX_PRODUCTS = 200_000  # of two terms, in writing K out
 
 
 def read(expr: Any, variables: Sequence[Any] | None) -> tuple[Polynomial, list[str]]:
@@ -42,13 +42,15 @@ def read(expr: Any, variables: Sequence[Any] | None) -> tuple[Polynomial, list[s
     """
     if isinstance(expr, str):
         tokens = _tokens(expr)
-        own = {name for (name, _), (after, _) in pairwise(tokens) if _names(name, after)}
+        variable_names = {name for (name, _), (after, _) in pairwise(tokens) if _names(name, after)}
     else:
         expr = _sympy(expr)
-        own = {symbol.name for symbol in expr.free_symbols}
-        if len(own) < len(expr.free_symbols):
-            raise InputError(f"variables need names of their own, got several of one name among {sorted(own)}")
-    names = sorted(own) if variables is None else list(map(str, items("variables", variables)))
+        variable_names = {symbol.name for symbol in expr.free_symbols}
+        if len(variable_names) < len(expr.free_symbols):
+            raise InputError(
+                f"variables need names of their own, got several of one name among {sorted(variable_names)}"
+            )
+    names = sorted(variable_names) if variables is None else list(map(str, items("variables", variables)))
     if not names:
         raise InputError(f"K must depend on a variable, got {_short(expr)}")
     if len(set(names)) < len(names):
@@ -81,7 +83,7 @@ class _Algebra:
     def _large(self, reason: str) -> NoReturn:
         raise InputError(
             f"expr is too large to be written out: {reason}, got {self.shown} — expected at most degree "
-            f"{_MOST_DEGREE:,}, {_MOST_TERMS} terms and coefficients of {_MOST_BITS * 3 // 10:,} digits"
+            f"{_MAX_DEGREE:,}, {_MAX_TERMS} terms and coefficients of {_MAX_BITS * 3 // 10:,} digits"
         )
 
     def constant(self, value: Fraction) -> Polynomial:
@@ -90,13 +92,13 @@ class _Algebra:
     def number(self, digits: str) -> Polynomial:
         if not (digits.isascii() and digits.isdigit()):
             self.irrational(f"{digits} is no whole number")
-        if len(digits) > _MOST_BITS * 3 // 10:
+        if len(digits) > _MAX_BITS * 3 // 10:
             self._large(f"a number of {len(digits):,} digits")
         return self.constant(Fraction(int(digits)))
 
     def variable(self, name: str) -> Polynomial:
         if name in self.names:
-            return {tuple(int(name == each) for each in self.names): Fraction(1)}
+            return {tuple(int(name == variable) for variable in self.names): Fraction(1)}
         self.irrational(f"{name} is no variable")
 
     def add(self, total: Polynomial, other: Polynomial, sign: int = 1) -> None:
@@ -107,14 +109,14 @@ class _Algebra:
                 total[exponents] = self._bounded(value)
             else:
                 del total[exponents]
-        if len(total) > _MOST_TERMS:
-            self._large(f"more than {_MOST_TERMS} terms")
+        if len(total) > _MAX_TERMS:
+            self._large(f"more than {_MAX_TERMS} terms")
 
     def multiply(self, a: Polynomial, b: Polynomial) -> Polynomial:
         self.products += len(a) * len(b)
-        if self.products > _MOST_PRODUCTS:
-            self._large(f"more than {_MOST_PRODUCTS:,} products of terms")
-        if (degree := _degree(a) + _degree(b)) > _MOST_DEGREE:
+        if self.products > _MAX_PRODUCTS:
+            self._large(f"more than {_MAX_PRODUCTS:,} products of terms")
+        if (degree := _degree(a) + _degree(b)) > _MAX_DEGREE:
             self._large(f"degree {degree:,}")
         total: Polynomial = {}
         for e, c in a.items():
@@ -132,8 +134,8 @@ class _Algebra:
         value = next(iter(exponent.values()), Fraction(0))
         if _degree(exponent) or value < 0 or value.denominator > 1:
             self.refuse("exponents must be whole numbers from 0 up")
-        if value > _MOST_DEGREE:
-            self._large(f"an exponent above {_MOST_DEGREE:,}")
+        if value > _MAX_DEGREE:
+            self._large(f"an exponent above {_MAX_DEGREE:,}")
         result, rest = self.constant(Fraction(1)), int(value)
         while rest:
             result = self.multiply(result, base) if rest % 2 else result
@@ -142,7 +144,7 @@ class _Algebra:
         return result
 
     def _bounded(self, value: Fraction) -> Fraction:
-        if max(value.numerator.bit_length(), value.denominator.bit_length()) > _MOST_BITS:
+        if max(value.numerator.bit_length(), value.denominator.bit_length()) > _MAX_BITS:
             self._large("a coefficient of too many digits")
         return value
 
@@ -161,8 +163,8 @@ def _names(token: str, after: str) -> bool:
 
 def _tokens(text: str) -> list[tuple[str, int]]:
     """The tokens of a text with where they start; the last one is empty."""
-    if len(text) > _MOST_CHARACTERS:
-        raise InputError(f"expr must be a polynomial of at most {_MOST_CHARACTERS:,} characters, got {len(text):,}")
+    if len(text) > _MAX_CHARACTERS:
+        raise InputError(f"expr must be a polynomial of at most {_MAX_CHARACTERS:,} characters, got {len(text):,}")
     tokens, place, end = [], 0, len(text.rstrip())
     while place < end:
         match = _TOKEN.match(text, place)
@@ -219,8 +221,8 @@ class _Text:
 
     def _signed(self) -> Polynomial:
         self.depth += 1
-        if self.depth > _MOST_DEPTH:
-            self.algebra.refuse(f"brackets, signs or powers are nested more than {_MOST_DEPTH} deep")
+        if self.depth > _MAX_DEPTH:
+            self.algebra.refuse(f"brackets, signs or powers are nested more than {_MAX_DEPTH} deep")
         sign = self._take("+", "-")
         result = self._signed() if sign else self._power()
         self.depth -= 1

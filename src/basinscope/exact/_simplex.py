@@ -30,6 +30,7 @@ def maximize(
         if enter is None:
             solution = dict(zip(basis, (row[-1] for row in table), strict=True))
             return -gains[-1], [solution.get(j, Fraction(0)) for j in range(n)]
+        # Bland's rule: of the rows that limit x_enter most, the one whose variable comes first leaves the basis.
         *_, leave = min((row[-1] / row[enter], basis[i], i) for i, row in enumerate(table) if row[enter] > 0)
         basis[leave] = enter
         table[leave] = [x / table[leave][enter] for x in table[leave]]

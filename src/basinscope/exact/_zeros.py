@@ -13,10 +13,10 @@ from ._faces import Point
 
 Terms = Mapping[Point, Fraction]
 
-_TRIALS = 400  # points at which signs are compared
-_REACH = 3  # their coordinates lie within a factor of 2^this of 1
-_MOST_TERMS = 40  # beyond which no Gröbner basis is tried
-_MOST_DEGREE = 12
+_MAX_TRIALS = 400  # points at which signs are compared
+_MAX_LOG2 = 3  # of the absolute value of their coordinates
+_MAX_TERMS = 40  # beyond which no Gröbner basis is tried
+_MAX_DEGREE = 12
 
 
 class Zeros(Enum):
@@ -47,11 +47,12 @@ def zeros(terms: Terms) -> Zeros:
         return Zeros.NONE
     symbols = sympy.symbols(f"s0:{k}")
     polynomial = sympy.Poly({e: sympy.Rational(c.numerator, c.denominator) for e, c in terms.items()}, *symbols)
-    found = [_factor_zeros(factor, power) for factor, power in polynomial.factor_list()[1]]
-    return next((kind for kind in (Zeros.NEGATIVE, Zeros.SOME, Zeros.UNKNOWN) if kind in found), Zeros.NONE)
+    kinds = [_factor_zeros(factor, power) for factor, power in polynomial.factor_list()[1]]
+    return next((kind for kind in (Zeros.NEGATIVE, Zeros.SOME, Zeros.UNKNOWN) if kind in kinds), Zeros.NONE)
 
 
 def _factor_zeros(factor: Any, power: int) -> Zeros:
+    """What is known of factor^power, for an irreducible factor."""
     crossed = Zeros.NEGATIVE if power % 2 else Zeros.SOME  # what a change of sign of the factor means
     if len(factor.terms()) == 1:
         return Zeros.NONE
@@ -70,25 +71,25 @@ def _factor_zeros(factor: Any, power: int) -> Zeros:
 def _one_signed(factor: Any) -> bool:
     """Whether in every orthant all terms have the same sign."""
     for signs in product((1, -1), repeat=len(factor.gens)):
-        seen = set()
+        term_signs = set()
         for exponents, coefficient in factor.terms():
             odd = sum(e for e, sign in zip(exponents, signs, strict=True) if sign < 0)
-            seen.add((coefficient > 0) == (odd % 2 == 0))
-        if len(seen) > 1:
+            term_signs.add((coefficient > 0) == (odd % 2 == 0))
+        if len(term_signs) > 1:
             return False
     return True
 
 
 def _changes_sign(factor: Any) -> bool:
-    """Whether two points of one orthant were found with values of different sign, computed without rounding."""
+    """Whether two random points of one orthant have values of different sign, computed without rounding."""
     rng = Random(0)
-    seen: dict[tuple[int, ...], bool] = {}
-    for _ in range(_TRIALS):
+    sign_in_orthant: dict[tuple[int, ...], bool] = {}
+    for _ in range(_MAX_TRIALS):
         signs = tuple(rng.choice((-1, 1)) for _ in factor.gens)
-        sizes = [Fraction(2 ** rng.uniform(-_REACH, _REACH)).limit_denominator(64) for _ in signs]
+        sizes = [Fraction(2 ** rng.uniform(-_MAX_LOG2, _MAX_LOG2)).limit_denominator(64) for _ in signs]
         point = [sign * size for sign, size in zip(signs, sizes, strict=True)]
         value = sum((Fraction(int(c.p), int(c.q)) * _power(point, e) for e, c in factor.terms()), Fraction(0))
-        if value and seen.setdefault(signs, value > 0) != (value > 0):
+        if value and sign_in_orthant.setdefault(signs, value > 0) != (value > 0):
             return True
     return False
 
@@ -97,7 +98,7 @@ def _no_critical_zero(factor: Any) -> bool:
     """Whether 1 lies in the ideal of the factor, its derivatives and z·Πs − 1: no common zero in (ℂ∖0)^k."""
     import sympy
 
-    if len(factor.terms()) > _MOST_TERMS or factor.total_degree() > _MOST_DEGREE:
+    if len(factor.terms()) > _MAX_TERMS or factor.total_degree() > _MAX_DEGREE:
         return False
     inverse = sympy.Symbol("inverse")
     slopes = [factor.diff(symbol).as_expr() for symbol in factor.gens]

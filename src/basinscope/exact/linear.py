@@ -100,9 +100,9 @@ def _core(excess: Sequence[int]) -> Coefficient:
     if small[0] == 0:
         return Fraction(0), 1
     layers = max(count for count in range(1, len(small)) if sum(small[: count + 1]) >= count * small[count])
-    kept = small[: layers + 1]
-    total = sum(kept)
+    smallest = small[: layers + 1]
+    total = sum(smallest)
     ceiling = -(-total // layers)
     a = total - (ceiling - 1) * layers
-    squares = sum(width**2 for width in kept)
+    squares = sum(width**2 for width in smallest)
     return Fraction(ceiling * a + (ceiling - 1) * total - squares, 4), a * (layers - a) + 1

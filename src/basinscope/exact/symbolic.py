@@ -17,7 +17,7 @@ from .bounds import hessian_bounds
 from .polyhedra import newton
 from .polynomials import normal_crossing
 
-_MOST_SHEARS = 12
+_MAX_SHEARS = 12
 
 
 @dataclass(frozen=True)
@@ -81,6 +81,7 @@ def polynomial(expr: Any, variables: Sequence[Any] | None = None, h: Sequence[in
     crossing = _crossing(terms) if flat else None
     if crossing is not None:
         return Bound(*crossing, True, lower, "a product of powers of independent coordinates")
+    # Test every compact face; where an edge fails, change coordinates along its zero and look again.
     substitutions: list[str] = []
     while True:
         value, theta = newton([list(e) for e in terms], prior)
@@ -88,7 +89,7 @@ def polynomial(expr: Any, variables: Sequence[Any] | None = None, h: Sequence[in
         if faces is None:
             return _bounded(terms, value, flat, lower, substitutions, "the polyhedron has too many faces to test")
         verdicts = {face: _face_zeros(terms, face, names) for face in faces}
-        if all(found is Zeros.NONE for found in verdicts.values()):
+        if all(verdict is Zeros.NONE for verdict in verdicts.values()):
             counted = f"{len(faces)} compact face{'s' * (len(faces) > 1)}, none with a zero"
             return Bound(value, theta, True, lower, f"nondegenerate: {counted}", tuple(substitutions))
         if flat and len(names) == 2:
@@ -97,11 +98,11 @@ def polynomial(expr: Any, variables: Sequence[Any] | None = None, h: Sequence[in
                 theta = 2 if order == 1 / value else theta
                 return Bound(value, theta, True, lower, "degenerate, in adapted coordinates", tuple(substitutions))
         sheared = _sheared(terms, value, edges(faces), names) if flat else None
-        if sheared is None or len(substitutions) == _MOST_SHEARS:
-            guilty = next((face for face, found in verdicts.items() if found is Zeros.SOME), None)
+        if sheared is None or len(substitutions) == _MAX_SHEARS:
+            failing_face = next((face for face, verdict in verdicts.items() if verdict is Zeros.SOME), None)
             reason = (
-                f"degenerate: {_shown(terms, guilty, names)} vanishes off the coordinate planes"
-                if guilty is not None
+                f"degenerate: {_shown(terms, failing_face, names)} vanishes off the coordinate planes"
+                if failing_face is not None
                 else "not known to be nondegenerate: no proof that every face is free of zeros"
             )
             return _bounded(terms, value, flat, lower, substitutions, reason)
@@ -138,9 +139,9 @@ def _crossing(terms: Terms) -> Coefficient | None:
     unit, factors = _poly(terms).factor_list()
     vanishing = []
     for factor, power in factors:
-        there = dict(factor.terms()).get(origin, 0)
-        if there:
-            unit *= there**power
+        at_origin = dict(factor.terms()).get(origin, 0)
+        if at_origin:
+            unit *= at_origin**power
         else:
             vanishing.append((dict(factor.terms()), power))
     axes = [tuple(int(i == j) for j in range(len(origin))) for i in range(len(origin))]
@@ -151,17 +152,19 @@ def _crossing(terms: Terms) -> Coefficient | None:
 
 
 def _face_zeros(terms: Terms, face: frozenset[Point], names: Sequence[str]) -> Zeros:
+    """What is known of the zeros off the coordinate planes of K's terms on a face."""
     places = lattice_coordinates(face)
-    found = zeros({places[e]: terms[e] for e in face})
-    if found is Zeros.NEGATIVE or (len(face) == 1 and _negative(terms, *face)):
+    verdict = zeros({places[e]: terms[e] for e in face})
+    if verdict is Zeros.NEGATIVE or (len(face) == 1 and _negative(terms, *face)):
         raise InputError(
             f"K must not be negative, but near the origin its part {_shown(terms, face, names)} is — pass an excess "
             f"loss, such as a sum of squares"
         )
-    return found
+    return verdict
 
 
 def _negative(terms: Terms, corner: Point) -> bool:
+    """Whether the term at a corner of the polyhedron takes negative values."""
     return terms[corner] < 0 or any(e % 2 for e in corner)
 
 

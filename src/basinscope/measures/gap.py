@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ..curvature import calibration
 from ..curvature.calibration import Ratio, error_uncertainty, ratio
-from ..curvature.ghost import MOST_ROOTS, layer_traces
+from ..curvature.ghost import MAX_ROOTS, layer_traces
 from ..curvature.gradients import Gradients
 from ..curvature.roots import count
 from ..curvature.spectra import choose, eigenvalues
@@ -123,7 +123,7 @@ def gap(
 
 def check_calibration(balance: Ratio, held_out: bool) -> Check:
     """Whether the model makes about as many mistakes as it expects, so that curvature stands in for gradient noise."""
-    low, high = calibration.TRUSTED
+    low, high = calibration.CALIBRATED_RATIOS
     learned = balance.value < low and not held_out
     return Check(
         "errors over expected errors", f"{balance.value:.2g}", f"{low:g} … {high:g}", balance.calibrated,
@@ -147,7 +147,7 @@ def check_smallness(parameters: float, n: int) -> Check:
 def _trace_ratio(land: Landscape, rtol: float, seed: int) -> Ratio:
     """Tr C / Tr F. Both are means over samples, except where F has too many roots and its trace is sampled."""
     noise = Gradients(land, "covariance").norms()
-    if land.loss.family != "custom" and count(land, "fisher") <= MOST_ROOTS:
+    if land.loss.family != "custom" and count(land, "fisher") <= MAX_ROOTS:
         return ratio(noise, Gradients(land, "fisher").norms())
     fisher = layer_traces(land, "fisher", rtol=rtol, seed=seed)
     quotient = ratio(noise, torch.full_like(noise, fisher.value))

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from ..checks import positive
-from ..curvature.spectra import HESSIAN_LIMIT, choose
+from ..curvature.spectra import MAX_HESSIAN_DIMENSION, choose
 from ..errors import BasinscopeError
 from ..estimates import Estimate
 from ..landscape import Landscape, check_landscape
@@ -191,7 +191,7 @@ class _Parts:
 
 def _affordable(land: Landscape, budget: float) -> Landscape:
     """As much of the data as curvature can look at within the budget, evenly chosen."""
-    products = max(_PRODUCTS, land.dimension if land.dimension <= HESSIAN_LIMIT else 0)
+    products = max(_PRODUCTS, land.dimension if land.dimension <= MAX_HESSIAN_DIMENSION else 0)
     most = budget / (products * _PRODUCT * cost(land).each)
     if most >= land.n:
         return land

@@ -11,7 +11,7 @@ from ..curvature.bracket import Function
 from ..curvature.decay import Decay, read_decay
 from ..curvature.operators import operator
 from ..curvature.sandwich import Sandwich, gradient_signs
-from ..curvature.spectra import HESSIAN_LIMIT, LIMIT
+from ..curvature.spectra import MAX_DIMENSION, MAX_HESSIAN_DIMENSION
 from ..curvature.stochastic import Whitened, traced
 from ..deprecated import warn_renamed
 from ..errors import InputError
@@ -67,7 +67,8 @@ def tic(
     if decay.several:
         raise InputError("tic takes one weight decay, got a sequence — call it for each")
     if method == "auto":
-        method = "exact" if land.dimension <= (LIMIT if matrix == "fisher" else HESSIAN_LIMIT) else "lanczos"
+        most = MAX_DIMENSION if matrix == "fisher" else MAX_HESSIAN_DIMENSION
+        method = "exact" if land.dimension <= most else "lanczos"
     common = {
         "matrix": matrix,
         "method": method,

@@ -11,9 +11,9 @@ from torch import Tensor
 
 from ..streams import warming
 from .eigen import eigen_of
-from .lowrank import Due, LowRank, advanced, due, initial, preconditioned, weight_of_batch
+from .lowrank import LowRank, PendingUpdate, advanced, due, initial, preconditioned, weight_of_batch
 
-MOST_RANK = 80
+MAX_RANK = 80  # unless another is asked for
 
 Axis = tuple[int, int]  # a tensor's number, and one of its axes
 
@@ -33,8 +33,8 @@ class AxisSettings:
 
     @classmethod
     def of(cls, options: Mapping[str, Any]) -> AxisSettings:
-        """Those among the options of an optimizer."""
-        return cls(**{each.name: options[each.name] for each in fields(cls)})
+        """The settings among the options of an optimizer."""
+        return cls(**{field.name: options[field.name] for field in fields(cls)})
 
 
 class Axes:
@@ -59,7 +59,7 @@ class Axes:
         renewed: Sequence[bool],
         first: bool = False,
     ) -> list[Tensor]:
-        """What becomes of the gradients; they may be overwritten by the next call.
+        """The directions that the gradients turn into; the next call may overwrite them.
 
         Args:
             gradients: the tensors.
@@ -67,55 +67,62 @@ class Axes:
             renewed: whether the states of a tensor take in its gradient, after it has passed.
             first: make all states anew, from these gradients.
         """
-        known = all((number, axis) in self.states for number, axis, _ in self.places(gradients))
-        if first or not known or any(not gradient.is_cuda for gradient in gradients):
-            found, updates = self.passed(gradients, settings, renewed, first)
+        complete = all((number, axis) in self.states for number, axis, _ in self.places(gradients))
+        if first or not complete or any(not gradient.is_cuda for gradient in gradients):
+            directions, updates = self.precondition(gradients, settings, renewed, first)
             self.renew(updates, eigen_of([update.gram for update in updates.values()]))
-            return found
+            return directions
         key = tuple(settings), tuple(renewed), tuple((g.shape, g.dtype, g.device) for g in gradients)
         if key not in self._recorded:
             self._recorded[key] = _Recorded(self, gradients, settings, renewed)
         return self._recorded[key].replay(gradients)
 
     def places(self, gradients: Sequence[Tensor]) -> list[tuple[int, int, int]]:
-        """Those of `axes_of`, members left out."""
+        """The axes that have something to turn, as `axes_of` lists them, members left out."""
         return axes_of([gradient.shape[self._leading :] for gradient in gradients])
 
-    def passed(
+    def precondition(
         self,
         gradients: Sequence[Tensor],
         settings: Sequence[AxisSettings],
         renewed: Sequence[bool],
         first: bool = False,
-    ) -> tuple[list[Tensor], dict[Axis, Due]]:
+    ) -> tuple[list[Tensor], dict[Axis, PendingUpdate]]:
         """The directions, and the updates that are due; changes no state, but makes those that are missing."""
-        found, updates = list(gradients), {}
+        directions, updates = list(gradients), {}
         for number, axis, size in self.places(gradients):
-            own, lead = settings[number], gradients[number].shape[: self._leading]
-            turned = found[number].movedim(axis + self._leading, -1)
+            # The tensor as rows X (…, N, D) along this axis.
+            options, lead = settings[number], gradients[number].shape[: self._leading]
+            turned = directions[number].movedim(axis + self._leading, -1)
             flat = turned.reshape(*lead, -1, size)
-            eta = weight_of_batch(flat.shape[-2], own.history) if own.eta is None else own.eta
-            rates: dict[str, Any] = {"eta": eta, "epsilon": own.epsilon, "delta": own.delta, "single": own.single}
+            eta = weight_of_batch(flat.shape[-2], options.history) if options.eta is None else options.eta
+            rates: dict[str, Any] = {
+                "eta": eta,
+                "epsilon": options.epsilon,
+                "delta": options.delta,
+                "single": options.single,
+            }
             if first or (number, axis) not in self.states:
-                self._put((number, axis), initial(flat, rank_of_axis(own.rank, axis, size), **rates))
+                self._put((number, axis), initial(flat, rank_of_axis(options.rank, axis, size), **rates))
             state = self.states[number, axis]
             if renewed[number]:
                 updates[number, axis] = due(state, flat, **rates)
-            flat = preconditioned(state, flat, alpha=own.alpha, rescale=own.rescale, single=own.single)
-            found[number] = flat.view(turned.shape).movedim(-1, axis + self._leading)
-        return [direction.contiguous() for direction in found], updates
+            flat = preconditioned(state, flat, alpha=options.alpha, rescale=options.rescale, single=options.single)
+            directions[number] = flat.view(turned.shape).movedim(-1, axis + self._leading)
+        return [direction.contiguous() for direction in directions], updates
 
-    def renew(self, updates: Mapping[Axis, Due], solved: Sequence[tuple[Tensor, Tensor]]) -> None:
+    def renew(self, updates: Mapping[Axis, PendingUpdate], eigensystems: Sequence[tuple[Tensor, Tensor]]) -> None:
         """Put the next states in the place of the old ones; doing it twice changes nothing."""
-        for (place, update), eigen in zip(updates.items(), solved, strict=True):
+        for (place, update), eigen in zip(updates.items(), eigensystems, strict=True):
             self._put(place, advanced(update, *eigen))
 
     def _put(self, place: Axis, state: LowRank) -> None:
         if place not in self.states:
             self.states[place] = state
             return
-        for held, new in zip(self.states[place], state, strict=True):
-            held.copy_(new)
+        # In place, because recorded graphs read and write these very tensors.
+        for old, new in zip(self.states[place], state, strict=True):
+            old.copy_(new)
 
 
 class _Recorded:
@@ -125,37 +132,37 @@ class _Recorded:
         self, axes: Axes, gradients: Sequence[Tensor], settings: Sequence[AxisSettings], renewed: Sequence[bool]
     ) -> None:
         self._inputs = [gradient.clone(memory_format=torch.contiguous_format) for gradient in gradients]
-        held = [part for state in axes.states.values() for part in state]
-        kept = [part.clone() for part in held]
+        states = [part for state in axes.states.values() for part in state]
+        states_before = [part.clone() for part in states]
 
-        def before() -> tuple[list[Tensor], dict[Axis, Due], list[Tensor]]:
-            found, updates = axes.passed(self._inputs, settings, renewed)
-            return found, updates, [update.gram for update in updates.values()]
+        def before() -> tuple[list[Tensor], dict[Axis, PendingUpdate], list[Tensor]]:
+            directions, updates = axes.precondition(self._inputs, settings, renewed)
+            return directions, updates, [update.gram for update in updates.values()]
 
-        self._before, (self._found, updates, self._grams) = _graph(before)
+        self._before, (self._directions, updates, self._grams) = _graph(before)
         self._before.replay()
-        self._solved = [(values.clone(), vectors.clone()) for values, vectors in eigen_of(self._grams)]
-        self._after = _graph(lambda: axes.renew(updates, self._solved))[0] if updates else None
-        torch._foreach_copy_(held, kept)  # recording was no step
+        self._eigensystems = [(values.clone(), vectors.clone()) for values, vectors in eigen_of(self._grams)]
+        self._after = _graph(lambda: axes.renew(updates, self._eigensystems))[0] if updates else None
+        torch._foreach_copy_(states, states_before)  # recording was no step
 
     def replay(self, gradients: Sequence[Tensor]) -> list[Tensor]:
         torch._foreach_copy_(self._inputs, list(gradients))
         self._before.replay()
         if self._after is not None:
-            for held, new in zip(self._solved, eigen_of(self._grams), strict=True):
-                torch._foreach_copy_(held, new)
+            for buffers, eigensystem in zip(self._eigensystems, eigen_of(self._grams), strict=True):
+                torch._foreach_copy_(buffers, eigensystem)
             self._after.replay()
-        return self._found
+        return self._directions
 
 
 def _graph(action: Any) -> tuple[torch.cuda.CUDAGraph, Any]:
-    """An action as a CUDA graph, and what it gives: the tensors that a replay writes to."""
+    """An action as a CUDA graph, and its result: the tensors that a replay writes to."""
     with warming():
         action()
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
-        found = action()
-    return graph, found
+        result = action()
+    return graph, result
 
 
 def axes_of(shapes: Iterable[Sequence[int]]) -> list[tuple[int, int, int]]:
@@ -175,5 +182,5 @@ def rank_of_axis(rank: int | tuple[int, int] | None, axis: int, size: int) -> in
         >>> rank_of_axis(None, 0, 9), rank_of_axis((80, 20), 0, 64), rank_of_axis((80, 20), 1, 785)
         (5, 63, 20)
     """
-    wanted = (rank[0] if axis == 0 else rank[1]) if isinstance(rank, tuple) else rank
-    return min(size - 1, min((size + 1) // 2, MOST_RANK) if wanted is None else wanted)
+    chosen = (rank[0] if axis == 0 else rank[1]) if isinstance(rank, tuple) else rank
+    return min(size - 1, min((size + 1) // 2, MAX_RANK) if chosen is None else chosen)

@@ -7,7 +7,10 @@ from torch import Tensor
 
 
 def kappa(trace: Tensor, dimension: int, alpha: float, epsilon: float) -> Tensor:
-    """The damping κ = (α/d)·max(tr F, ε) of F_s = F + κI (papers 000/001, eq. 7); ε acts only where it exceeds tr F.
+    """The damping κ = (α/d)·max(tr F, ε) of F_s = F + κI; ε acts only where it exceeds tr F.
+
+    Saghir, Raghavendra, Liu and Gunter, "NGD converges to less degenerate solutions than SGD" (2024,
+    https://arxiv.org/abs/2409.04913), eq. 7.
 
     Examples:
         >>> kappa(torch.tensor(6.0), 3, alpha=0.5, epsilon=1e-10)
@@ -19,7 +22,7 @@ def kappa(trace: Tensor, dimension: int, alpha: float, epsilon: float) -> Tensor
 def damped_factor(matrix: Tensor, alpha: float, epsilon: float) -> Tensor:
     """The Cholesky factor of F + κI, or F + κI itself where F is diagonal and given as a vector.
 
-    A matrix with NaN gives NaN: nothing waits for the device to say so.
+    A matrix with NaN gives NaN, so that the program need not wait for the device to report it.
     """
     size = matrix.shape[-1]
     if matrix.ndim == 1:
@@ -50,6 +53,6 @@ def with_norm_of(gradient: Tensor, direction: Tensor, axes: tuple[int, ...] | No
     """
     dimensions = tuple(range(direction.ndim)) if axes is None else axes
     # In double precision: squares of small numbers vanish in single precision.
-    wanted = torch.linalg.vector_norm(gradient, dim=dimensions, keepdim=True, dtype=torch.float64)
-    found = torch.linalg.vector_norm(direction, dim=dimensions, keepdim=True, dtype=torch.float64)
-    return direction * torch.where(found > 0, wanted / found, torch.ones_like(found)).to(direction.dtype)
+    target = torch.linalg.vector_norm(gradient, dim=dimensions, keepdim=True, dtype=torch.float64)
+    length = torch.linalg.vector_norm(direction, dim=dimensions, keepdim=True, dtype=torch.float64)
+    return direction * torch.where(length > 0, target / length, torch.ones_like(length)).to(direction.dtype)

@@ -10,7 +10,7 @@ from functools import cache
 import torch
 from torch import Tensor
 
-LARGE = 256  # a matrix this wide is worth a card's own solver
+MIN_GPU_WIDTH = 256  # of a matrix that the card solves itself
 
 
 def eigen_of(matrices: Sequence[Tensor]) -> list[tuple[Tensor, Tensor]]:
@@ -24,23 +24,25 @@ def eigen_of(matrices: Sequence[Tensor]) -> list[tuple[Tensor, Tensor]]:
         >>> values
         tensor([1., 3.])
     """
-    found: list[tuple[Tensor, Tensor] | None] = [None] * len(matrices)
+    pairs: list[tuple[Tensor, Tensor] | None] = [None] * len(matrices)
+    # Matrices of one size, type and device are solved together.
     alike: dict[tuple[int, torch.dtype, torch.device], list[int]] = {}
     for number, matrix in enumerate(matrices):
         alike.setdefault((matrix.shape[-1], matrix.dtype, matrix.device), []).append(number)
     for numbers in alike.values():
-        own = [matrices[number] for number in numbers]
-        shapes = [matrix.shape for matrix in own]
-        flat = torch.cat([matrix.reshape(-1, *matrix.shape[-2:]) for matrix in own])
+        group = [matrices[number] for number in numbers]
+        shapes = [matrix.shape for matrix in group]
+        flat = torch.cat([matrix.reshape(-1, *matrix.shape[-2:]) for matrix in group])
         counts = [shape[:-2].numel() for shape in shapes]
-        values, vectors = (part.split(counts) for part in _solved(flat))
+        values, vectors = (part.split(counts) for part in _eigh(flat))
         for number, shape, value, vector in zip(numbers, shapes, values, vectors, strict=True):
-            found[number] = value.reshape(shape[:-1]), vector.reshape(shape)
-    return [pair for pair in found if pair is not None]
+            pairs[number] = value.reshape(shape[:-1]), vector.reshape(shape)
+    return [pair for pair in pairs if pair is not None]
 
 
-def _solved(matrices: Tensor) -> tuple[Tensor, Tensor]:
-    if matrices.device.type != "cuda" or matrices.shape[-1] >= LARGE:
+def _eigh(matrices: Tensor) -> tuple[Tensor, Tensor]:
+    """Eigenvalues and eigenvectors of matrices (B, r, r), on the device that is fastest for their size."""
+    if matrices.device.type != "cuda" or matrices.shape[-1] >= MIN_GPU_WIDTH:
         return torch.linalg.eigh(matrices)
     values, vectors = shared_out(matrices.cpu())
     return values.to(matrices.device), vectors.to(matrices.device)

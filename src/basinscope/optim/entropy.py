@@ -1,4 +1,7 @@
-"""Entropy-SGD (Chaudhari et al. 2017): descent on the local entropy, its gradient from a Langevin loop."""
+"""Entropy-SGD: descent on the local entropy, whose gradient comes from a Langevin loop.
+
+P. Chaudhari et al., "Entropy-SGD: biasing gradient descent into wide valleys" (2017, https://arxiv.org/abs/1611.01838).
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ from ..errors import InputError
 
 
 class EntropySGD(Optimizer):
-    """Descends −log ∫ exp(−f(x') − (γ/2)‖x − x'‖²) dx', which is low in wide valleys of f.
+    """Descent on −log ∫ exp(−f(x') − (γ/2)‖x − x'‖²) dx', which is low in wide valleys of f.
 
     Its gradient γ(x − ⟨x'⟩) comes from L Langevin steps around x, each on a fresh batch (Algorithm 1):
 
@@ -131,10 +134,12 @@ class EntropySGD(Optimizer):
         if not group["momentum"]:
             return away
         states = [self.state[parameter] for parameter in group["params"]]
-        kept = [state.setdefault("velocity", torch.zeros_like(each)) for state, each in zip(states, away, strict=True)]
-        torch._foreach_mul_(kept, group["momentum"])
-        torch._foreach_add_(kept, away)
-        return kept
+        velocities = [
+            state.setdefault("velocity", torch.zeros_like(tensor)) for state, tensor in zip(states, away, strict=True)
+        ]
+        torch._foreach_mul_(velocities, group["momentum"])
+        torch._foreach_add_(velocities, away)
+        return velocities
 
     def _gamma(self, group: dict[str, Any]) -> float:
         return float(group["gamma"] * (1 + group["scoping"]) ** self.steps)
@@ -142,6 +147,7 @@ class EntropySGD(Optimizer):
     def _langevin(
         self, group: dict[str, Any], centre: list[Tensor], mean: list[Tensor], velocity: list[Tensor]
     ) -> None:
+        """One step of the inner loop, and its share in the running mean."""
         parameters, rate, gamma = group["params"], group["inner_lr"], self._gamma(group)
         force = [
             torch.zeros_like(parameter) if parameter.grad is None else parameter.grad.clone()

@@ -21,13 +21,14 @@ Solve = Literal["auto", "primal", "dual"]
 
 
 class ExactNGD(NaturalGradient):
-    """w ← w − lr·(F + κI)⁻¹∇L with the model Fisher matrix F and κ = (α/d)·max(tr F, ε) (papers 000/001, eqs. 5–7).
+    """w ← w − lr·(F + κI)⁻¹∇L with the model Fisher matrix F and κ = (α/d)·max(tr F, ε).
 
     F = GᵀG/m has a row of G for each of the batch's m samples and each direction of its outputs, labels integrated
     out under the model. The system is solved in `primal` form, d × d, or in `dual` form,
     (F + κI)⁻¹g = (g − Gᵀ(GGᵀ/m + κI)⁻¹Gg/m) / κ, in the number of rows; `auto` takes the smaller. Both in float64.
 
-    As α → ∞, κ·(F + κI)⁻¹ → I: gradient descent at rate lr/κ, or at rate lr with `rescale`.
+    As α → ∞, κ·(F + κI)⁻¹ → I: gradient descent at rate lr/κ, or at rate lr with `rescale`. The damping is that of
+    Saghir, Raghavendra, Liu and Gunter (2024, https://arxiv.org/abs/2409.04913), eqs. 5–7.
 
     Args:
         model: the network, trained in place.
@@ -106,14 +107,14 @@ class ExactNGD(NaturalGradient):
                 self._primal.add(tiles, batch.n, group["eta"], sum(p.numel() for p in group["params"]))
 
     def _form(self, batch: Samples) -> Solve:
-        """The form asked for or, of those possible, the cheaper one; refuses a matrix that does not fit."""
+        """The form that `solve` names, or the cheaper one of those possible; refuses a matrix that does not fit."""
         group = self.param_groups[0]
         assert self._rows.land is not None
         size, rows = self._rows.land.dimension, batch.n * self._rows.roots
         form = self._solve
         if form == "auto":
-            lasting = group["eta"] < 1 or group["update_period"] > 1 or self._primal.matrix is not None
-            form = "primal" if lasting or size <= rows else "dual"
+            averaged = group["eta"] < 1 or group["update_period"] > 1 or self._primal.matrix is not None
+            form = "primal" if averaged or size <= rows else "dual"
         order, room = (rows if form == "dual" else size), 4 * memory_bound(self._rows.land, None)
         if 3 * 8 * order**2 > room:
             other = "eta=1, update_period=1 and solve='dual'" if form == "primal" else "a smaller batch"
@@ -156,11 +157,12 @@ class _Primal:
         self._factor: tuple[tuple[float, float], Tensor] | None = None
 
     def add(self, tiles: list[list[Piece]], samples: int, eta: float, size: int) -> None:
+        """Take in the Fisher matrix of a batch, with weight eta beside the past."""
         new: Tensor | None = None
         for pieces in tiles:
             rows = [piece.rows() for piece in pieces]
             values = torch.cat([row.values.flatten(0, 1) for row in rows], 1).double()
-            order = torch.cat([row.index for row in rows]).argsort()
+            order = torch.cat([row.index for row in rows]).argsort()  # columns in the order of the flat parameters
             ordered = values[:, order]
             new = torch.zeros(size, size, dtype=ordered.dtype, device=ordered.device) if new is None else new
             new.addmm_(ordered.T, ordered, alpha=1 / samples)
@@ -169,6 +171,7 @@ class _Primal:
         self._factor = None
 
     def solve(self, gradient: Tensor, alpha: float, epsilon: float) -> Tensor:
+        """(F + κI)⁻¹g; the factorization is kept until F or the damping changes."""
         assert self.matrix is not None
         if self._factor is None or self._factor[0] != (alpha, epsilon):
             self._factor = (alpha, epsilon), damped_factor(self.matrix, alpha, epsilon)
@@ -182,23 +185,27 @@ class _Dual:
         self.tiles, self.samples = tiles, samples
 
     def solve(self, gradient: Tensor, alpha: float, epsilon: float) -> Tensor:
+        """(g − Gᵀ(GGᵀ/m + κI)⁻¹Gg/m) / κ."""
+        # GGᵀ/m, whose trace is that of F.
         gram = torch.cat([torch.cat([_products(one, two) for two in self.tiles], 1) for one in self.tiles])
         gram = gram / self.samples
         damping = kappa(gram.trace(), len(gradient), alpha, epsilon)
         identity = torch.eye(len(gram), dtype=gram.dtype, device=gram.device)
         factor, _ = torch.linalg.cholesky_ex(gram + damping * identity)
-        along = torch.cat([_along(pieces, gradient) for pieces in self.tiles])
-        weights = divided(along[:, None], factor)[:, 0] / self.samples
-        inside = torch.zeros_like(gradient)
+        # The coefficients u = (GGᵀ/m + κI)⁻¹Gg/m of the rows, and Gᵀu tile by tile.
+        products = torch.cat([_times_rows(pieces, gradient) for pieces in self.tiles])
+        weights = divided(products[:, None], factor)[:, 0] / self.samples
+        in_span = torch.zeros_like(gradient)
         start = 0
         for pieces in self.tiles:
             stop = start + _count(pieces)
-            _add_combination(inside, pieces, weights[start:stop])
+            _add_combination(in_span, pieces, weights[start:stop])
             start = stop
-        return (gradient - inside) / damping
+        return (gradient - in_span) / damping
 
 
 def _count(pieces: list[Piece]) -> int:
+    """The number of rows of a tile: samples times roots."""
     first = pieces[0].left if isinstance(pieces[0], Outer) else pieces[0].values
     return first.shape[0] * first.shape[1]
 
@@ -219,8 +226,8 @@ def _products(one: list[Piece], two: list[Piece]) -> Tensor:
     return total
 
 
-def _along(pieces: list[Piece], vector: Tensor) -> Tensor:
-    """G v."""
+def _times_rows(pieces: list[Piece], vector: Tensor) -> Tensor:
+    """G v for the rows G of one tile."""
     total = vector.new_zeros(_count(pieces))
     for piece in pieces:
         part = vector[piece.index]
@@ -234,7 +241,7 @@ def _along(pieces: list[Piece], vector: Tensor) -> Tensor:
 
 
 def _add_combination(total: Tensor, pieces: list[Piece], weights: Tensor) -> None:
-    """Add Gᵀ u."""
+    """Add Gᵀ u for the rows G of one tile."""
     for piece in pieces:
         if isinstance(piece, Outer):
             mixed = torch.einsum("mr,mro->mo", weights.view(piece.left.shape[:2]), piece.left[:, :, 0].double())

@@ -22,8 +22,9 @@ class KFAC(NaturalGradient):
 
     A = E[a aᵀ] over the layer's inputs (bias included) and B = E[Σ_k δ_k δ_kᵀ] at its outputs are factors of the
     model Fisher matrix, labels integrated out; both are averaged over batches with weight `eta` for the newest.
-    Damping each factor in its own dimension is what Povey et al. do. Normalization layers keep their small block
-    whole.
+    Each factor is damped in its own dimension, as by Povey, Zhang and Khudanpur (2015,
+    https://arxiv.org/abs/1410.7455). Normalization layers keep their small block whole. The factors are those of
+    Martens and Grosse (2015, https://arxiv.org/abs/1503.05671).
 
     As α → ∞ the direction becomes ∇W/(κ_A κ_B): gradient descent; with `rescale`, exactly so, at rate lr.
 
@@ -34,8 +35,8 @@ class KFAC(NaturalGradient):
         alpha, epsilon: damping.
         eta: weight of the newest batch in the factors.
         rescale: give each layer's direction the norm of its gradient.
-        update_period: steps between two looks at the factors; the first ten steps always look. Factors of one batch
-            know little of the next: a period above 1 wants a small `eta`, such as 0.05.
+        update_period: steps between two updates of the factors; the first ten steps always update them. Factors of
+            one batch fit the next one badly: a period above 1 needs a small `eta`, such as 0.05.
         momentum: μ of v ← μ·v + direction, along which a step goes.
         nesterov: go along direction + μ·v instead.
         weight_decay: adds weight_decay·w to the gradient.
@@ -88,17 +89,17 @@ class KFAC(NaturalGradient):
         self._damped: tuple[tuple[float, float], list[Factors]] | None = None
 
     def observe(self, batch: Samples) -> None:
-        """Take the batch into the factors, where that is due."""
+        """Average the batch's factors into those so far, where that is due."""
         group = self.param_groups[0]
         if self._factors and not self._due(group):
             return
         with torch.no_grad():
             new = self._moments(batch)
             if self._factors:
-                for old, more in zip(self._factors, new, strict=True):
-                    for kept, part in zip(old, more, strict=True):
-                        if kept is not None and part is not None:
-                            kept.lerp_(part, group["eta"])
+                for averages, factors in zip(self._factors, new, strict=True):
+                    for average, factor in zip(averages, factors, strict=True):
+                        if average is not None and factor is not None:
+                            average.lerp_(factor, group["eta"])
             else:
                 self._factors = new
         self._damped = None
@@ -129,10 +130,10 @@ class KFAC(NaturalGradient):
         for place, (outputs, inputs) in zip(self._places, self._damped[1], strict=True):
             part = gradient[place]
             if inputs is None:
-                found = divided(part[:, None], outputs)[:, 0]
+                preconditioned = divided(part[:, None], outputs)[:, 0]
             else:
-                found = divided(divided(part, outputs).mT, inputs).mT
-            direction[place] = with_norm_of(part, found) if group["rescale"] else found
+                preconditioned = divided(divided(part, outputs).mT, inputs).mT
+            direction[place] = with_norm_of(part, preconditioned) if group["rescale"] else preconditioned
         return shaped(direction, gradients)
 
     def _fisher_state(self) -> Any:

@@ -17,8 +17,8 @@ from ..samples import Samples
 class LiveGradients:
     """Rows g_ik of a batch, with Σ_ik g_ik g_ikᵀ / m the model Fisher matrix of the batch, at the model's own weights.
 
-    The network's structure is looked at once, on the first batch. From then on the rows follow the weights wherever
-    the optimizer moves them in place.
+    The network's structure is surveyed once, on the first batch. From then on the rows follow the weights wherever the
+    optimizer moves them in place.
     """
 
     def __init__(self, model: nn.Module, loss: str | PerSample, sigma: float | None) -> None:
@@ -30,7 +30,7 @@ class LiveGradients:
     def tiles(self, batch: Samples) -> Iterator[list[Piece]]:
         """The pieces of the batch's rows, as many samples at a time as memory allows."""
         if self._gradients is None:
-            self._gradients = self._look(batch)
+            self._gradients = self._survey(batch)
         for start in range(0, batch.n, self._tile):
             few = batch if self._tile >= batch.n else batch.take(slice(start, start + self._tile))
             yield self._gradients.of(few)
@@ -41,15 +41,15 @@ class LiveGradients:
         assert self._gradients is not None
         return self._gradients.roots
 
-    def _look(self, batch: Samples) -> Gradients:
+    def _survey(self, batch: Samples) -> Gradients:
         land = Landscape(self._model, self._loss, batch, sigma=self._sigma)
         # The weights themselves, not copies of them.
         land.parameters = {name: p.detach() for name, p in self._model.named_parameters() if p.requires_grad}
         self.land = land
         gradients = Gradients(land, "fisher")
         # By the network alone, whatever batch comes first: a resumed run must add up in the same order.
-        held = sum(_numbers(piece) for piece in gradients.of(batch.take(slice(0, 1))))
-        self._tile = max(1, gradients.memory // (16 * held))
+        numbers = sum(_numbers(piece) for piece in gradients.of(batch.take(slice(0, 1))))
+        self._tile = max(1, gradients.memory // (16 * numbers))
         return gradients
 
 
@@ -65,10 +65,10 @@ def trainable(model: nn.Module) -> list[Tensor]:
     """The model's free parameters, tied ones once, in the order of its landscape."""
     if not isinstance(model, nn.Module):
         raise InputError(f"model must be a torch.nn.Module, got {type(model).__name__}")
-    found: list[Tensor] = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    if not found:
+    free: list[Tensor] = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    if not free:
         raise InputError("the model has no trainable parameters: set requires_grad=True on those to be trained")
-    return found
+    return free
 
 
 def flat(tensors: list[Tensor]) -> Tensor:

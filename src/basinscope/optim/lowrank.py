@@ -1,4 +1,7 @@
-"""The online low-rank Fisher matrix of Povey, Zhang and Khudanpur (2015), as pure functions of its state.
+"""The online low-rank Fisher matrix of Povey, Zhang and Khudanpur, as pure functions of its state.
+
+D. Povey, X. Zhang and S. Khudanpur, "Parallel training of DNNs with natural gradient and parameter averaging" (2015,
+https://arxiv.org/abs/1410.7455), and its implementation in Kaldi.
 
 Every function takes leading axes: many matrices of one shape are handled at once, each with its own α and ε if these
 are tensors.
@@ -64,21 +67,22 @@ def preconditioned(
         >>> preconditioned(state, torch.tensor([[1.0, 1.0]]), alpha=0.4, rescale=False)  # G = diag(5, 2)
         tensor([[0.2000, 0.5000]])
     """
+    # G⁻¹X = (X − shrunken part of X in the span of R) / β.
     size = rows.shape[-1]
     smoothed = state.floor * (1 + alpha) + state.spectrum.sum(-1) * (alpha / size)
     share = (state.spectrum / (state.spectrum + smoothed[..., None])).to(rows.dtype)
-    found = rows - (rows @ state.basis.mT * share[..., None, :]) @ state.basis
+    direction = rows - (rows @ state.basis.mT * share[..., None, :]) @ state.basis
     if single:
-        found = torch.where(torch.isfinite(found).all(-1).all(-1)[..., None, None], found, rows)
-    if rescale:
-        return with_norm_of(rows, found, axes=(-2, -1))
-    return found / smoothed.to(rows.dtype)[..., None, None]
+        direction = torch.where(torch.isfinite(direction).all(-1).all(-1)[..., None, None], direction, rows)
+    if rescale:  # 1/β drops out
+        return with_norm_of(rows, direction, axes=(-2, -1))
+    return direction / smoothed.to(rows.dtype)[..., None, None]
 
 
-class Due(NamedTuple):
-    """A state, and what its update needs: Y = R T, Y Yᵀ, tr T, and the floors ε and δ.
+class PendingUpdate(NamedTuple):
+    """A state, and the terms of its update: Y = R T, Y Yᵀ, tr T, and the floors ε and δ.
 
-    `least` is the smallest eigenvalue of Y Yᵀ that is believed; None: what rounding allows.
+    Smaller eigenvalues of Y Yᵀ than `least` are taken for rounding errors; None stands for the precision's own bound.
     """
 
     state: LowRank
@@ -92,8 +96,8 @@ class Due(NamedTuple):
 
 def due(
     state: LowRank, rows: Tensor, *, eta: float, epsilon: float | Tensor, delta: float, single: bool = False
-) -> Due:
-    """The update of a state with rows X (…, N, D): T = ηS + (1 − η)F with S = XᵀX/N.
+) -> PendingUpdate:
+    """The pending update of a state with rows X (…, N, D): T = ηS + (1 − η)F with S = XᵀX/N.
 
     In double precision and from Y as it is, R' comes out orthonormal whatever R was. The published PyTorch code
     (`single`) stays in the precision of the network and takes R to be orthonormal: with H = XRᵀ and J = HᵀX,
@@ -103,38 +107,40 @@ def due(
     In float32 that is true to 1e-7 of its largest eigenvalue, no more than what δ lets through, and nothing brings rows
     of R back that have lost their length: most of what then becomes of a gradient is rounding.
     """
+    # Y = R T from H = XRᵀ and J = HᵀX, so that no D × D matrix is ever formed.
     weight, factors = eta / rows.shape[-2], state.spectrum + state.floor[..., None]
-    inside = rows @ state.basis.mT
-    along = inside.mT @ rows
+    h = rows @ state.basis.mT
+    j = h.mT @ rows
     least = None
     if single:
-        kept = ((1 - eta) * factors).to(rows.dtype)
-        projection = weight * along + kept[..., None] * state.basis
-        cross = weight * (inside.mT @ inside) * kept[..., None, :]
-        squared = weight**2 * (along @ along.mT) + cross + cross.mT + torch.diag_embed(kept.square())
+        past = ((1 - eta) * factors).to(rows.dtype)
+        projection = weight * j + past[..., None] * state.basis
+        cross = weight * (h.mT @ h) * past[..., None, :]
+        squared = weight**2 * (j @ j.mT) + cross + cross.mT + torch.diag_embed(past.square())
         least = ((1 - eta) * state.floor).square()
     else:
-        projection = along.double() * weight + (1 - eta) * (factors[..., None] * state.basis.double())
+        projection = j.double() * weight + (1 - eta) * (factors[..., None] * state.basis.double())
     total = eta * _mean_square(rows) + (1 - eta) * (rows.shape[-1] * state.floor + state.spectrum.sum(-1))
-    sound = torch.isfinite(total) & torch.isfinite(projection).all(-1).all(-1)
-    # What is not finite is marked by its trace; R stands for Y there, since it can be decomposed.
-    projection = torch.where(sound[..., None, None], projection, state.basis.to(projection.dtype))
+    # A batch that is not finite must change nothing, and finding out must not wait for the device.
+    finite = torch.isfinite(total) & torch.isfinite(projection).all(-1).all(-1)
+    # It is marked by a trace of NaN; R stands for Y there, since it can be decomposed.
+    projection = torch.where(finite[..., None, None], projection, state.basis.to(projection.dtype))
     if single:
-        sound = sound & torch.isfinite(squared).all(-1).all(-1)
+        finite = finite & torch.isfinite(squared).all(-1).all(-1)
         gram = torch.where(
-            sound[..., None, None], squared, torch.eye(squared.shape[-1], dtype=squared.dtype, device=squared.device)
+            finite[..., None, None], squared, torch.eye(squared.shape[-1], dtype=squared.dtype, device=squared.device)
         )
     else:
         gram = projection @ projection.mT
-    total = torch.where(sound, total, torch.full_like(total, torch.nan))
-    return Due(state, projection, gram, total, epsilon, delta, least)
+    total = torch.where(finite, total, torch.full_like(total, torch.nan))
+    return PendingUpdate(state, projection, gram, total, epsilon, delta, least)
 
 
-def advanced(update: Due, values: Tensor, vectors: Tensor) -> LowRank:
+def advanced(update: PendingUpdate, values: Tensor, vectors: Tensor) -> LowRank:
     """The next state, from Y Yᵀ = U C Uᵀ.
 
-    R' = C^−½ Uᵀ Y;  ρ' = (tr T − tr C^½) / (D − r);  D' = C^½ − ρ'. ρ' and D' are kept above max(ε, δ·max C^½), after
-    D' was made from ρ'. A batch that is not finite changes nothing.
+    R' = C^−½ Uᵀ Y;  ρ' = (tr T − tr C^½) / (D − r);  D' = C^½ − ρ'. ρ' and D' are then raised to at least
+    max(ε, δ·max C^½), after D' was made from ρ'. A batch that is not finite changes nothing.
     """
     return _advanced(update, *_by_squares(update.projection, values, vectors, update.least))
 
@@ -145,7 +151,7 @@ def updated(state: LowRank, rows: Tensor, *, eta: float, epsilon: float, delta: 
     return advanced(update, *torch.linalg.eigh(update.gram))
 
 
-def _advanced(update: Due, root: Tensor, basis: Tensor) -> LowRank:
+def _advanced(update: PendingUpdate, root: Tensor, basis: Tensor) -> LowRank:
     """The next state from C^½ and R'."""
     state, finite = update.state, torch.isfinite(update.total)
     floor = (update.total - root.sum(-1)) / (basis.shape[-1] - basis.shape[-2])

@@ -1,4 +1,4 @@
-"""What every natural-gradient optimizer shares: the step, its norms and its state."""
+"""The base of all natural-gradient optimizers: the step, its norms and its state."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from ..checks import positive, whole
 from ..errors import InputError
 from ..samples import Samples
 
-FIRST = 10  # steps in which the Fisher matrix is always renewed, whatever the period
+WARMUP_STEPS = 10  # in which the Fisher matrix is renewed in every step, whatever the period
 
 
 class NaturalGradient(Optimizer):
     """w ← w − lr·v, where v = F_s⁻¹∇L is the gradient through the inverse of a damped Fisher matrix F_s = F + κI.
 
-    Subclasses say what F is. A step reads the gradients in `.grad`; before it, `observe(batch)` shows the optimizer
-    the samples that they came from. `norms` holds what the last step did, on the parameters' device: `direction` is
-    ‖v‖ and `update` is ‖lr·v‖.
+    Subclasses define F. A step reads the gradients in `.grad`; before it, `observe(batch)` shows the optimizer
+    the samples that they came from. `norms` holds the lengths of the last step, on the parameters' device: `direction`
+    is ‖v‖ and `update` is ‖lr·v‖.
 
     Args:
         parameters: tensors, or groups of them.
@@ -36,14 +36,14 @@ class NaturalGradient(Optimizer):
         check_options(options, self.undamped)
         super().__init__(parameters, options)
         self.norms = {}
-        self.steps = 0  # taken so far: says when the Fisher matrix is due again
+        self.steps = 0  # taken so far, by which the Fisher matrix is due again
 
     def observe(self, batch: Samples) -> None:
         """Show the samples behind the present gradients; a Fisher matrix of the network is made from them."""
 
     def _due(self, group: dict[str, Any]) -> bool:
         """Whether this step renews the Fisher matrix."""
-        return self.steps < FIRST or self.steps % int(group["update_period"]) == 0
+        return self.steps < WARMUP_STEPS or self.steps % int(group["update_period"]) == 0
 
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
@@ -80,13 +80,13 @@ class NaturalGradient(Optimizer):
 
     def _gradients(self) -> list[Tensor]:
         """∇L plus weight decay; zero for parameters that no gradient reached."""
-        found = []
+        gradients = []
         for group in self.param_groups:
             decay = group["weight_decay"]
             for parameter in group["params"]:
                 gradient = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
-                found.append(gradient.add(parameter, alpha=decay) if decay else gradient)
-        return found
+                gradients.append(gradient.add(parameter, alpha=decay) if decay else gradient)
+        return gradients
 
     def _with_momentum(self, parameters: list[Tensor], directions: list[Tensor], group: dict[str, Any]) -> list[Tensor]:
         """v ← μ·v + direction, kept between steps; Nesterov's step is along direction + μ·v, as torch's SGD does."""

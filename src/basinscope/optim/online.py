@@ -1,4 +1,7 @@
-"""Online low-rank natural gradient (Povey et al. 2015): no Fisher matrix of samples, one of each tensor's axes."""
+"""Online low-rank natural gradient (Povey, Zhang and Khudanpur 2015, https://arxiv.org/abs/1410.7455).
+
+It has no Fisher matrix of samples, but one for each axis of each gradient tensor.
+"""
 
 from __future__ import annotations
 
@@ -15,12 +18,13 @@ from .natural import NaturalGradient
 
 
 class OnlineNGD(NaturalGradient):
-    """Each gradient tensor, axis by axis, through the inverse of a low-rank-plus-identity matrix learned on the way.
+    """Each gradient tensor is multiplied, axis by axis, by the inverse of a low-rank-plus-identity matrix.
 
     For an axis of size D the tensor is read as rows X (N, D), N the product of the other axes, and multiplied by
-    G⁻¹ = [F + (α/D) tr F · I]⁻¹, F = RᵀDR + ρI following F ← ηXᵀX/N + (1 − η)F (see `lowrank`). The result goes on to
-    the next axis. This is what papers 000/001 trained with: the rows are those of the averaged gradient, so F is no
-    Fisher matrix of samples but a factor of the kind Shampoo uses. Axes of size 1 are left alone.
+    G⁻¹ = [F + (α/D) tr F · I]⁻¹, where F = RᵀDR + ρI follows F ← ηXᵀX/N + (1 − η)F (see `lowrank`). The result goes on
+    to the next axis. The rows are those of the averaged gradient, so F is no Fisher matrix of samples but a factor of
+    the kind Shampoo uses. Axes of size 1 are left alone. Saghir, Raghavendra, Liu and Gunter trained with this method
+    ("NGD converges to less degenerate solutions than SGD", 2024, https://arxiv.org/abs/2409.04913).
 
     With `rescale`, as in Kaldi, each axis keeps the norm of what came in: ‖direction‖ = ‖∇L‖ for every tensor, and
     α → ∞ is exactly gradient descent. Without it the direction is XG⁻¹ itself.
@@ -35,7 +39,7 @@ class OnlineNGD(NaturalGradient):
         delta: floor of ρ and D, relative to the largest eigenvalue.
         rank: r, or (r of the first axis, r of the others); None: min((D + 1)/2, 80). Never more than D − 1.
         rescale: keep the norm of the gradient.
-        single: learn F as the published code of papers 000/001 does, whose rounding errors decide most of its
+        single: learn F as the published code of Saghir et al. (2024) does, whose rounding errors decide most of its
             directions (see `lowrank.due`); False: learn it accurately.
         update_period: steps between two updates of F; the first ten steps always update it.
         momentum: μ of v ← μ·v + direction, along which a step goes.

@@ -8,11 +8,11 @@ from ..errors import InputError
 
 _KINDS = ("exact", "kfac", "online")
 
-# Papers 000/001: α = 0.1 (figures 2, 7 and 8) or 0.01 (figure 1), ε = 1e-10, learning rate 1e-2, batches of 128, and,
-# as only their published code says, Nesterov's momentum 0.9 for natural gradient and for SGD alike.
+# Saghir et al. (2024): α = 0.1 (figures 2, 7 and 8) or 0.01 (figure 1), ε = 1e-10, learning rate 1e-2, batches of 128,
+# and, as only their published code says, Nesterov's momentum 0.9 for natural gradient and for SGD alike.
 # η = 0.9 is the largest weight that Kaldi gives the newest batch. Their eqs. 5–7 have one batch's Fisher matrix.
 _MOMENTUM = {"momentum": 0.9, "nesterov": True}
-_PAPER: dict[str, dict[str, Any]] = {
+_SAGHIR: dict[str, dict[str, Any]] = {
     "exact": {"lr": 1e-2, "alpha": 0.1, "epsilon": 1e-10, "eta": 1.0, "rescale": False, **_MOMENTUM},
     "kfac": {"lr": 1e-2, "alpha": 0.1, "epsilon": 1e-10, "eta": 0.9, "rescale": False, **_MOMENTUM},
     "online": {
@@ -28,18 +28,18 @@ _KALDI: dict[str, Any] = {
 }  # fmt: skip
 
 PRESETS: dict[str, dict[str, dict[str, Any]]] = {
-    "paper": _PAPER,
-    "paper-figure-1": {kind: {**options, "alpha": 0.01} for kind, options in _PAPER.items()},
+    "paper": _SAGHIR,
+    "paper-figure-1": {kind: {**options, "alpha": 0.01} for kind, options in _SAGHIR.items()},
     "kaldi": {"online": _KALDI},
 }
 
 
 def preset(name: str, kind: str = "online") -> dict[str, Any]:
-    """The options of `ExactNGD`, `KFAC` or `OnlineNGD` (kind `exact`, `kfac`, `online`) that stand under a name.
+    """Published options of `ExactNGD`, `KFAC` or `OnlineNGD` (kind `exact`, `kfac`, `online`), by name.
 
-    `paper` and `paper-figure-1` are those of the study of natural gradient and degeneracy (papers 000/001, α = 0.1 and
-    0.01; Nesterov's momentum 0.9; batches of 128); `kaldi` those of the speech recognizer for which the online method
-    was made.
+    `paper` and `paper-figure-1` are those of Saghir, Raghavendra, Liu and Gunter, "NGD converges to less degenerate
+    solutions than SGD" (2024, https://arxiv.org/abs/2409.04913): α = 0.1 and 0.01, Nesterov's momentum 0.9, for batches
+    of 128. `kaldi` are those of the speech recognizer for which the online method was made.
 
     Examples:
         >>> preset("paper")["alpha"], preset("kaldi")["alpha"]
@@ -47,8 +47,8 @@ def preset(name: str, kind: str = "online") -> dict[str, Any]:
     """
     if kind not in _KINDS:
         raise InputError(f"kind must be one of {list(_KINDS)}, got {kind!r}")
-    found = PRESETS.get(name, {}).get(kind)
-    if found is None:
-        known = [name for name, kinds in PRESETS.items() if kind in kinds]
-        raise InputError(f"no preset {name!r} for {kind!r}: expected one of {known}")
-    return dict(found)
+    options = PRESETS.get(name, {}).get(kind)
+    if options is None:
+        names = [name for name, kinds in PRESETS.items() if kind in kinds]
+        raise InputError(f"no preset {name!r} for {kind!r}: expected one of {names}")
+    return dict(options)

@@ -12,7 +12,7 @@ from torch import Tensor
 from ..checks import positive
 from ..curvature.eigen import top_eigenpairs
 from ..curvature.operators import CurvatureOperator, hessian
-from ..curvature.tiles import MOST_PROBES
+from ..curvature.tiles import MAX_PROBES
 from ..landscape import Landscape, watanabe_nbeta
 from .chains import ChainLosses
 from .cost import Cost
@@ -119,7 +119,7 @@ def geometry(
     """
     _, gradient = losses.full(torch.zeros_like(displacements[:1]))
     dense = land.dimension <= _DENSE
-    probes = MOST_PROBES if dense else 1
+    probes = MAX_PROBES if dense else 1
     views = _views(land, losses.origin + displacements)
     operator = _Mean([hessian(part, probes=probes, checked=False) for part in views])  # it only shapes the steps
     if dense:

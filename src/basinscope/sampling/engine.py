@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ..streams import CAPTURED, Captured, FilledConstants, capturable
+from ..streams import MAX_CAPTURED, Captured, FilledConstants, capturable
 from .kernels.base import Draw, Kernel, Random, row_dot
 from .target import Evaluate
 
@@ -47,7 +47,7 @@ class Engine:
         self.alive = torch.ones(len(position), dtype=torch.bool, device=position.device)
         self._graph: torch.cuda.CUDAGraph | None = None
         whole = not isinstance(evaluate, Captured)
-        self._capturable = whole and position.device.type == "cuda" and position.numel() <= CAPTURED
+        self._capturable = whole and position.device.type == "cuda" and position.numel() <= MAX_CAPTURED
         self.kernel = kernel
         self._state = kernel.init(position.clone(), evaluate, self._random)
 

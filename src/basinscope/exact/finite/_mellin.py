@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 # A trapezoidal sum with step h on a line at distance δ from the nearest pole errs by exp(−2πδ/h): here exp(−40).
-ACCURACY = 40.0
+LOG_ACCURACY = 40.0
 
 
 def moments(log_moment: Callable[[Any], Any], strip: float, log_t: float) -> tuple[float, float]:
@@ -43,8 +43,8 @@ def _line(log_moment: Callable[[Any], Any], strip: float, log_t: float) -> tuple
 
     saddle = minimize_scalar(exponent, bounds=(0, strip), method="bounded", options={"xatol": 1e-4 * strip})
     center = float(saddle.x)
-    step = 2 * math.pi * min(center, strip - center) / ACCURACY
-    s = center + 1j * np.arange(0, ACCURACY + 4 * center, step)
+    step = 2 * math.pi * min(center, strip - center) / LOG_ACCURACY
+    s = center + 1j * np.arange(0, LOG_ACCURACY + 4 * center, step)
     weight = np.exp(exponent(s) - saddle.fun)
     weight[0] /= 2  # the lower half of the line is the complex conjugate of the upper one
     return s, weight, float(saddle.fun) + math.log(step / math.pi)

@@ -72,8 +72,8 @@ def covariance(
             f"is {least:g} — raise gamma"
         )
     sigma = np.linalg.inv(precision)
-    a, b = (sigma @ _gradient(name, each, d) for name, each in (("phi", phi), ("psi", psi)))
-    p, r = (sigma @ _curvature(name, each, d) @ sigma for name, each in (("phi", phi), ("psi", psi)))
+    a, b = (sigma @ _gradient(name, observable, d) for name, observable in (("phi", phi), ("psi", psi)))
+    p, r = (sigma @ _curvature(name, observable, d) @ sigma for name, observable in (("phi", phi), ("psi", psi)))
     value = a @ precision @ b + 0.5 * np.sum((p @ precision) * (r @ precision).T)
     if cubic is not None:
         third = _tensor("cubic", cubic, d, 3)

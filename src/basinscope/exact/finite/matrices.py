@@ -8,7 +8,7 @@ from ...errors import InputError
 from .._checks import integer, positive
 
 # Rounding errors of the result are about machine precision times the condition number: 1e9 leaves six digits.
-CONDITION_LIMIT = 1e9
+MAX_CONDITION = 1e9
 
 
 def matrix_product(M: int, H: int, N: int, nbeta: float, gamma: float) -> float:
@@ -41,6 +41,7 @@ def matrix_product_heat_capacity(M: int, H: int, N: int, nbeta: float, gamma: fl
 
 
 def _oriented(M: int, H: int, N: int, nbeta: float, gamma: float) -> tuple[float, float]:
+    """E[tK] and t²Var[K], by way of the product or of its transpose."""
     rows, hidden, columns = integer("M", M, 1), integer("H", H, 1), integer("N", N, 1)
     t, pull = positive("nbeta", nbeta), positive("gamma", gamma)
     # Transposing the product changes nothing; the shorter side has fewer eigenvalues to integrate over.
@@ -60,6 +61,7 @@ def moments(rows: int, hidden: int, columns: int, stiffness: float) -> tuple[flo
     from scipy.linalg import toeplitz
     from scipy.special import sici
 
+    # The grid: u = log x, wide and fine enough that sums over it are integrals to rounding errors.
     count, gap = min(rows, hidden), abs(rows - hidden)
     shape = (gap + 1) / 2 + count
     # The weight is at most a power of x below 1/(1 + stiffness·N/2) and falls like e^−x above its shape parameter;
@@ -73,12 +75,14 @@ def moments(rows: int, hidden: int, columns: int, stiffness: float) -> tuple[flo
     f = np.exp(log_f - log_f.max(axis=0))
     f /= f.sum(axis=0)
 
+    # Derivatives by log t: only the factor (1 + stiffness·x)^(−N/2) of the weight depends on it.
     share = stiffness * x / (1 + stiffness * x)
     slope = -columns / 2 * share  # first and second derivative of log w by log t
     bend = slope * (1 - share)
     f1 = slope[:, None] * f
     f2 = (bend + slope**2)[:, None] * f
 
+    # The Pfaffian's matrix, and its first two derivatives.
     si = 2 / np.pi * sici(np.pi * np.arange(len(u)))[0]
     sign = toeplitz(-si, si)
     ones = np.ones((len(u), 1 if count % 2 else 0))
@@ -91,7 +95,7 @@ def moments(rows: int, hidden: int, columns: int, stiffness: float) -> tuple[flo
         return np.block([[inner, border], [-border.T, np.zeros((border.shape[1],) * 2)]])
 
     a = bordered(pairing(f, f), f)
-    if np.linalg.cond(a) > CONDITION_LIMIT:
+    if np.linalg.cond(a) > MAX_CONDITION:
         raise InputError(
             f"matrix_product cannot resolve {count} eigenvalues for sizes {rows}×{hidden}×{columns} in double "
             f"precision — one side must be smaller"

@@ -64,7 +64,7 @@ def monomial_mean(
         raise InputError(f"powers must not be negative, got {min(shifts)} — a mean of 1/w may be infinite")
     raised = [exponent + shift for exponent, shift in zip(exponents, shifts, strict=True)]
     volume = math.prod(float((before + 1) / (after + 1)) for before, after in zip(exponents, raised, strict=True))
-    masses = [log_mass(*_law_on_cube(k, each), math.log(positive("nbeta", nbeta))) for each in (raised, exponents)]
+    masses = [log_mass(*_law_on_cube(k, prior), math.log(positive("nbeta", nbeta))) for prior in (raised, exponents)]
     return volume * math.exp(masses[0] - masses[1])
 
 
