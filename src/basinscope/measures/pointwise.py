@@ -230,8 +230,8 @@ def pointwise(log_likelihood: Any, beta: float = 1.0) -> Pointwise:
 
     Examples:
         >>> import numpy as np
-        >>> found = pointwise(np.array([[-1.0, -2.0], [-1.5, -2.5]]))
-        >>> round(found.gibbs_training_loss, 3), round(found.functional_variance, 3)
+        >>> result = pointwise(np.array([[-1.0, -2.0], [-1.5, -2.5]]))
+        >>> round(result.gibbs_training_loss, 3), round(result.functional_variance, 3)
         (1.75, 0.125)
     """
     return streamed(log_likelihood, beta).pooled()

@@ -136,7 +136,9 @@ def measure_checkpoints(
             if points and moment.get("step") is not None and moment["step"] == points[-1].step:
                 points.pop()  # the run's last state was kept as a step too
             brief = many and place < len(files) - 1
-            measured, error = _measured(subject, file, {**options, "brief": brief}, keep, many, progress and not many)
+            measured, error = _measurement_or_error(
+                subject, file, {**options, "brief": brief}, keep, many, progress and not many
+            )
             points.append(Point(file.stem, measured, error, **moment))
             if keep is not None:
                 assembled(points, settings, command, name, history).to_json(keep / "report.json")
@@ -150,7 +152,7 @@ def measure_checkpoints(
     return full_report
 
 
-def _measured(
+def _measurement_or_error(
     subject: Subject, file: Path, options: Mapping[str, Any], keep: Path | None, forgive: bool, progress: bool
 ) -> tuple[Measurement | None, str | None]:
     """The measurement, or why it was refused."""
