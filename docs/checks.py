@@ -47,6 +47,7 @@ def of_others() -> Iterator[tuple[str, Any]]:
     from basinscope.curvature.sandwich import Mean
     from basinscope.estimates import Estimate
     from basinscope.measures import (
+        checks,
         evidence,
         free_energy,
         gap,
@@ -56,7 +57,6 @@ def of_others() -> Iterator[tuple[str, Any]]:
         symmetries,
         temperature,
         trace,
-        verdicts,
         volume,
         waic,
     )
@@ -65,7 +65,7 @@ def of_others() -> Iterator[tuple[str, Any]]:
 
     draws = "waic, loo, fluctuation"
     outcome: Any = SimpleNamespace(slope=1.0, interrupted=True)
-    for check in (*evidence.checks_of(outcome, np.array([False, True]), 9.0), verdicts.monte_carlo(1.0, 1.0)):
+    for check in (*evidence.checks_of(outcome, np.array([False, True]), 9.0), checks.check_draws(1.0, 1.0)):
         yield draws, check
     yield "waic", waic.check_variances(np.array([9.0]))
     yield "loo", loo.check_weights(np.array([9.0, 0.0]), psis.MAX_SHAPE)

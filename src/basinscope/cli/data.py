@@ -27,10 +27,11 @@ def list_data(folder: Folder = None) -> None:
         table.add_column(column)
     table.add_row("digits", "1,437 + 360 handwritten digits, 8 × 8 grey", "with scikit-learn", "")
     for source in SOURCES.values():
-        there = place / source.name
-        found = {md5(path) for path in there.glob("*") if path.is_file()}
-        whole = all(file.md5 in found for file in source.files)
-        partly = not found.isdisjoint(source.editions.values()) or (there / small_file(source.name)).is_file()
+        set_folder = place / source.name
+        digests = {md5(path) for path in set_folder.glob("*") if path.is_file()}
+        whole = all(file.md5 in digests for file in source.files)
+        reduced = (set_folder / small_file(source.name)).is_file()
+        partly = reduced or not digests.isdisjoint(source.editions.values())
         what = source.what + (f" ({source.licence})" if source.licence else "")
         size = sum(file.megabytes for file in source.files)
         table.add_row(source.name, what, f"{size:.0f} MB", "yes" if whole else "reduced" if partly else "no")

@@ -58,6 +58,11 @@ def check_precision(stderr: float, scale: float, of: str, remedy: str, *, few: s
     return Check(name, f"{share:.1%} of {of}", wanted, share <= MAX_RELATIVE_STDERR, remedy, reason=reason)
 
 
+def check_draws(stderr: float, scale: float, of: str = "the value") -> Check:
+    """Whether draws are enough: their Monte Carlo error beside the size it should be small against."""
+    return check_precision(stderr, scale, of, "raise draws", few="give more draws, or several chains")
+
+
 def check_survival(dead: int, chains: int, remedy: str) -> Check:
     """Whether all chains stayed finite: those that did not are left out, and their part of the basin with them."""
     return Check(
