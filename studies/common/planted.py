@@ -25,14 +25,12 @@ class Planted:
         coefficient: (λ, θ).
         gamma: precision of the prior N(w₀, I/γ).
         draw: a landscape at w₀ on n samples, from a seed.
-        test: a landscape at w₀ whose mean loss stands for the expectation over new data, from a size and a seed.
     """
 
     title: str
     coefficient: Coefficient
     gamma: float
     draw: Callable[[int, int], Landscape]
-    test: Callable[[int, int], Landscape]
 
 
 class Tanh(nn.Module):
@@ -80,24 +78,15 @@ def negative_log(output: Tensor, target: Tensor) -> Tensor:
     return -output
 
 
-def regression(net: nn.Module, inputs: int, outputs: int) -> tuple[Callable[..., Landscape], Callable[..., Landscape]]:
-    """Data y = net(x) + noise with normal inputs and noise, and a test set with each noise in both signs.
-
-    The loss beyond the truth's is ½|Δ|² − Δ·noise: the signs take out its second part, and most of the variance.
-    """
+def regression(net: nn.Module, inputs: int, outputs: int) -> Callable[[int, int], Landscape]:
+    """Data y = net(x) + noise with normal inputs and noise."""
 
     def draw(n: int, seed: int) -> Landscape:
         x, noise = _normal(n, inputs, seed), _normal(n, outputs, seed + _OTHER)
         with torch.no_grad():
             return Landscape(net, "gaussian", (x, net(x) + noise), sigma=1.0)
 
-    def test(n: int, seed: int) -> Landscape:
-        x, noise = _normal(n // 2, inputs, seed), _normal(n // 2, outputs, seed + _OTHER)
-        with torch.no_grad():
-            y = net(x)
-        return Landscape(net, "gaussian", (torch.cat([x, x]), torch.cat([y + noise, y - noise])), sigma=1.0)
-
-    return draw, test
+    return draw
 
 
 def averaged_tanh(observations: int, seed: int, inputs: int = 50) -> Landscape:
@@ -116,12 +105,6 @@ def _mixture(n: int, seed: int) -> Landscape:
     return Landscape(Mixture(), negative_log, (x, x))
 
 
-def _mixture_test(n: int, seed: int) -> Landscape:
-    """Quantiles of N(0, 1) instead of draws: an integral in one dimension."""
-    x = torch.tensor(stats.norm.ppf([(i + 0.5) / n for i in range(n)]), dtype=torch.float64)
-    return Landscape(Mixture(), negative_log, (x, x))
-
-
 def _normal(n: int, width: int, seed: int) -> Tensor:
     return torch.randn(n, width, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
@@ -131,8 +114,8 @@ PLANTED = {
         "reduced-rank regression 2–2–4, rank 1",
         reduced_rank(2, 2, 4, 1),
         1.0,
-        *regression(Bottleneck(2, 2, 4, 1), 2, 4),
+        regression(Bottleneck(2, 2, 4, 1), 2, 4),
     ),
-    "tanh": Planted("two tanh units, truth zero", tanh_one_input(2), 1.0, *regression(Tanh(2), 1, 1)),
-    "mixture": Planted("mixture of two normals, truth one", normal_mixture(2), 1.0, _mixture, _mixture_test),
+    "tanh": Planted("two tanh units, truth zero", tanh_one_input(2), 1.0, regression(Tanh(2), 1, 1)),
+    "mixture": Planted("mixture of two normals, truth one", normal_mixture(2), 1.0, _mixture),
 }

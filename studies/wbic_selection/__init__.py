@@ -1,1 +1,1 @@
-"""Which of AIC, BIC, WBIC, WAIC and leave-one-out finds the width of the true network."""
+"""Which criterion chooses the model that predicts best, and which one the true model."""

@@ -1,0 +1,167 @@
+"""What the study shows: a page whose first line is the answer, and the figure that decides it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from basinscope.figure_style import panels
+from studies.common.files import csv_files, readme
+
+from .tables import CRITERIA, LARGEST, SAMPLED, choices, compared
+from .truths import SIZES, TRUTHS
+
+COLOURS = {
+    "wbic": "#b2182b", "free_energy": "#ef8a62", "waic": "#2166ac", "loo": "#67a9cf", "tic": "#4dac26",
+    "aic": "#999999", "bic": "#333333", LARGEST: "#c9a227",
+}  # fmt: skip
+NAMES = {**CRITERIA, LARGEST: "always largest"}
+SHADES = ("#f7f7f7", "#cccccc", "#969696", "#525252")
+
+
+def write(table: pd.DataFrame, origin: Mapping[str, Any], folder: Path) -> Sequence[Path]:
+    """Tables, figure and page; their paths."""
+    made = choices(table)
+    picture = folder / "choices.png"
+    figure(made).savefig(picture, dpi=130)
+    return [*csv_files({"choices": made}, folder), picture, readme(page(table, made, origin), folder)]
+
+
+def figure(made: pd.DataFrame) -> Any:
+    """Above: the regret of every criterion over n. Below: sizes chosen at the largest n."""
+    truths = list(dict.fromkeys(made["truth"]))
+    drawn, axes = panels(2 * len(truths), len(truths), width=3.9, height=3.6)
+    for name, above, below in zip(truths, axes[: len(truths)], axes[len(truths) :], strict=True):
+        own = made[made["truth"] == name]
+        _regrets(above, own)
+        _chosen(below, own[own["n"] == own["n"].max()], TRUTHS[name].size)
+        above.set_title(TRUTHS[name].title, fontsize=10)
+    axes[0].legend(frameon=False, fontsize=8, ncols=2)
+    axes[0].set_ylabel("regret: n × excess Bayes error (2 standard errors)")
+    axes[len(truths)].legend(frameon=False, fontsize=8, ncols=4, loc="lower left", bbox_to_anchor=(0, 1.06))
+    return drawn
+
+
+def _regrets(axes: Any, own: pd.DataFrame) -> None:
+    for number, name in enumerate(NAMES):
+        line = own[own["criterion"] == name]
+        axes.errorbar(
+            line["n"] * 1.05 ** (number - 3.5), line["regret"], 2 * line["regret_stderr"], color=COLOURS[name],
+            marker="o", markersize=4, linewidth=1, elinewidth=0.8, capsize=2, label=NAMES[name],
+        )  # fmt: skip
+    sizes = sorted(own["n"].unique())
+    axes.set_xscale("log")
+    axes.set_xticks(sizes, [f"{size:,}" for size in sizes])
+    axes.minorticks_off()
+    axes.set_ylim(bottom=0)
+    axes.set_xlabel("samples n")
+
+
+def _chosen(axes: Any, own: pd.DataFrame, true: int | None) -> None:
+    own = own[own["criterion"] != LARGEST]
+    left = np.zeros(len(own))
+    labels = [NAMES[name] for name in own["criterion"]]
+    for size, shade in zip(SIZES, SHADES, strict=True):
+        share = own[f"size_{size}"].to_numpy()
+        edge = {"edgecolor": "#b2182b", "linewidth": 1.5} if size == true else {"edgecolor": "white", "linewidth": 0.5}
+        axes.barh(labels, share, left=left, color=shade, label=f"size {size}", zorder=3 if size == true else 2, **edge)
+        left += share
+    axes.invert_yaxis()
+    axes.set_xlim(0, 1)
+    axes.set_xlabel("share of data sets" + (" (red: the true size)" if true else ""))
+    axes.set_title(f"sizes chosen at n = {own['n'].iloc[0]:,}", fontsize=10)
+
+
+def page(table: pd.DataFrame, made: pd.DataFrame, origin: Mapping[str, Any]) -> str:
+    """`README.md`."""
+    settings = origin["settings"]
+    missing = origin["jobs"] - origin["results"]
+    left_out = f" {missing} data sets are missing." if missing else ""
+    worst = made[made["criterion"].isin(SAMPLED)].groupby("criterion")["error_beside_difference"].max()
+    precise = ", ".join(f"{NAMES[name]} {worst[name]:.2f}" for name in SAMPLED)
+    return "\n".join([
+        answer(table, made), "",
+        f"Candidates of sizes {SIZES[0]} to {SIZES[-1]} learn the same data under one prior, "
+        f"N(0, {1 / settings['gamma']:g}) on every weight. Each criterion chooses the candidate for which it is least. "
+        "The choice is scored by the Bayes prediction of the chosen candidate: its regret is n times its error on new "
+        "data, less that of the best candidate for the same data. WBIC, free energy and BIC estimate the evidence; "
+        "WAIC, LOO, TIC and AIC the loss on new data.", "",
+        "![Regret, and sizes chosen](choices.png)", "",
+        "## Regret and size", "",
+        *_table(made), "",
+        "The regret of chance is that of a candidate drawn at random. Too small and too large are against the smallest "
+        "candidate that contains the truth.", "",
+        "## WBIC against WAIC", "",
+        *_duel(table), "",
+        "## How it is done, and run again", "",
+        f"`basinscope study run studies/wbic_selection --scale paper`; {origin['results']} data sets took "
+        f"{origin['seconds'] / 60:.0f} minutes of one CPU core.{left_out} Inputs lie on finitely many places, so that "
+        "the error on new data is a sum, without a test set. All candidates are linear in their outer weights, which "
+        "are integrated in closed form. Polynomials need nothing else; inner weights are sampled by sequential Monte "
+        f"Carlo from the prior down a ladder of temperatures ({settings['particles']} particles, {settings['repeats']} "
+        "independent repeats, with Gibbs moves for ranks and Metropolis moves for tanh units). The products of the "
+        "ladder's steps are the free energy, its rung at β = 1/log n gives WBIC. AIC, BIC and TIC are taken at the "
+        "maximum of the posterior density; AIC and BIC count all weights, also those that symmetries make idle.", "",
+        "Monte Carlo error over the differences between neighbouring sizes (root mean squares, worst truth and n): "
+        f"{precise}.", "",
+        "## Limits", "",
+        f"One prior (γ = {settings['gamma']:g}), known noise, up to 32 weights, one true function of each kind. Regret "
+        "depends on what the candidates are; a wider prior would favour small sizes more. `choices.csv` has all shares "
+        "and `table.parquet` every criterion of every candidate.", "",
+    ])  # fmt: skip
+
+
+def answer(table: pd.DataFrame, made: pd.DataFrame) -> str:
+    """The first line: who chooses best for prediction, and who finds the true size."""
+    mean = made[made["criterion"] != LARGEST].groupby("criterion", sort=False)["regret"].mean().sort_values()
+    ahead, spread = compared(table, mean.index[1], mean.index[0])
+    known = made[made["true_size"].notna() & (made["criterion"] != LARGEST)]
+    right = known.groupby("criterion", sort=False)["true_size"].mean().sort_values(ascending=False)
+    difference, error = compared(table, "wbic", "waic")
+    if abs(difference) <= 2 * error:
+        verdict = "does not differ from that of WAIC"
+    else:
+        verdict = "is larger than that of WAIC" if difference > 0 else "is smaller than that of WAIC"
+    return (
+        f"For prediction {NAMES[mean.index[0]]} chooses best (mean regret {mean.iloc[0]:.2f}, ahead of "
+        f"{NAMES[mean.index[1]]} by {ahead:.2f} ± {spread:.2f}) and {NAMES[mean.index[-1]]} worst "
+        f"({mean.iloc[-1]:.2f}); the true size is found most often by "
+        f"{NAMES[right.index[0]]} ({right.iloc[0]:.0%}); the regret of WBIC {verdict} "
+        f"({difference:+.2f} ± {error:.2f}, over all truths and n)."
+    )
+
+
+def _table(made: pd.DataFrame) -> list[str]:
+    lines = [
+        "| truth | n | criterion | regret | true size | too small | too large | mean size |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for (name, n), part in made.groupby(["truth", "n"], sort=False):
+        for row in part.to_dict("records"):
+            average = sum(size * row[f"size_{size}"] for size in SIZES)
+            shares = [_share(row[key]) for key in ("true_size", "too_small", "too_large")]
+            regret = f"{row['regret']:.2f} ± {row['regret_stderr']:.2f}"
+            lines.append(
+                f"| {name} | {n} | {NAMES[row['criterion']]} | {regret} | {' | '.join(shares)} | {average:.2f} |"
+            )
+        lines.append(f"| {name} | {n} | chance | {part['regret_of_chance'].iloc[0]:.2f} | | | | |")
+    return lines
+
+
+def _share(value: float) -> str:
+    return "" if np.isnan(value) else f"{value:.0%}"
+
+
+def _duel(table: pd.DataFrame) -> list[str]:
+    """Difference of regrets with 95 % intervals, truth by truth."""
+    lines = ["| truth | n | regret of WBIC − regret of WAIC (95 %) | smaller regret |", "|---|---|---|---|"]
+    for (name, n), part in table.groupby(["truth", "samples"], sort=False):
+        difference, error = compared(part, "wbic", "waic")
+        low, high = difference - 1.96 * error, difference + 1.96 * error
+        winner = "WAIC" if low > 0 else "WBIC" if high < 0 else "neither"
+        lines.append(f"| {name} | {n} | {difference:.2f} ({low:.2f} to {high:.2f}) | {winner} |")
+    return lines
