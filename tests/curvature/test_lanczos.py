@@ -2,8 +2,9 @@ import pytest
 import torch
 
 import basinscope as bs
+from basinscope.curvature.bracket import LanczosRuns
 from basinscope.curvature.eigen import top_eigenpairs
-from basinscope.curvature.lanczos import lanczos
+from basinscope.curvature.lanczos import lanczos, tridiagonal
 from basinscope.curvature.operators import Dense, hessian
 
 f64 = torch.float64
@@ -48,6 +49,28 @@ def test_lanczos_ends_with_its_krylov_space():
     run = lanczos(Dense(matrix_of(SPECTRA["low rank"])), torch.ones(63), 20)
     assert len(run.diagonal) == 4  # three eigenvalues and zero
     assert run.off_diagonal[-1] == 0
+
+
+def test_tridiagonal_matrices_entry_by_entry():
+    diagonal, off_diagonal = torch.randn(2, 3, 5, dtype=f64, generator=torch.Generator().manual_seed(0))
+    whole = tridiagonal(diagonal, off_diagonal)
+    for j in range(3):
+        for row in range(5):
+            for column in range(5):
+                near = float(off_diagonal[j, min(row, column)]) if abs(row - column) == 1 else 0.0
+                assert float(whole[j, row, column]) == (float(diagonal[j, row]) if row == column else near)
+
+
+@pytest.mark.parametrize("name", ["spread", "decaying", "negative"])
+def test_runs_side_by_side_take_the_steps_of_runs_alone(name):
+    whole = matrix_of(SPECTRA[name])
+    starts = torch.randn(len(whole), 3, dtype=f64, generator=torch.Generator().manual_seed(0))
+    runs = LanczosRuns(Dense(whole), starts)
+    runs.grow(12)
+    for j in range(3):
+        alone = torch.linalg.eigvalsh(lanczos(Dense(whole), starts[:, j], steps=12).matrix())
+        nodes = runs.nodes(-10.0).gauss[0][j]
+        assert torch.allclose(nodes, alone, rtol=1e-10, atol=1e-12)
 
 
 @pytest.mark.parametrize("which", ["largest", "smallest", "magnitude"])
