@@ -103,7 +103,7 @@ class _RitzPairs:
     norm: float
 
     def converged(self, tol: float) -> Tensor:
-        """Which residuals meet the tolerance."""
+        """A mask of the pairs whose residuals meet the tolerance."""
         return self.residuals <= tol * torch.clamp(self.values.abs(), min=MIN_RELATIVE_SIZE * self.norm)
 
 

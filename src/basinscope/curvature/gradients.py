@@ -69,7 +69,7 @@ class Rows:
     values: Tensor
 
     def rows(self) -> Rows:
-        """Itself: both kinds of pieces can be written out."""
+        """The piece itself: an `Outer` has the same method."""
         return self
 
     def squares(self) -> list[tuple[str, Tensor]]:
@@ -227,7 +227,7 @@ class Gradients:
         return max(1, min(self.land.n, self.memory // sample))
 
     def _wide_tile(self) -> int:
-        """The same for norms alone, which need fewer rows written out."""
+        """Samples that go through together when only norms are wanted, which need fewer rows written out."""
         numbers, largest = 0, 0
         for piece in self.of(self.land.take(torch.arange(1))):
             if isinstance(piece, Outer):

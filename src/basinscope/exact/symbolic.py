@@ -152,7 +152,7 @@ def _crossing(terms: Terms) -> Coefficient | None:
 
 
 def _face_zeros(terms: Terms, face: frozenset[Point], names: Sequence[str]) -> Zeros:
-    """What is known of the zeros off the coordinate planes of K's terms on a face."""
+    """The zeros off the coordinate planes of K's terms on a face, as far as they are known."""
     places = lattice_coordinates(face)
     verdict = zeros({places[e]: terms[e] for e in face})
     if verdict is Zeros.NEGATIVE or (len(face) == 1 and _negative(terms, *face)):
