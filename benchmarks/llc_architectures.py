@@ -30,7 +30,7 @@ from speed.job import BENCHMARKS, ONE_THREAD
 import basinscope as bs
 from basinscope.sampling.calibration import resolution
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from studies.common.measuring import device
 from studies.llc.cases import timed_network
 from studies.llc.costs import draw_time

@@ -50,12 +50,12 @@ def of_others() -> Iterator[tuple[str, Any]]:
         evidence,
         free_energy,
         gap,
-        hessian_trace,
         loo,
         psis,
         selftest,
         symmetries,
         temperature,
+        trace,
         verdicts,
         volume,
         waic,
@@ -90,7 +90,7 @@ def of_others() -> Iterator[tuple[str, Any]]:
     wide = Average(1.0, 1.0, 9.0, (0.0, 2.0), (0.0, 2.0), False, 9, 9, 1.0, 0.0)
     for check in wide.checks(0.01):
         yield "soft_rank, log_det, tic by Lanczos", check
-    yield "trace", hessian_trace.check_trace(1.0, 1.0, 0.01)
+    yield "trace", trace.check_trace(1.0, 1.0, 0.01)
     yield "symmetries", symmetries.check_bound(Estimate("llc", 9.0, 0.1), 1.0)
     yield "parts on a cluster", chains.check_agreement(0.0, 1.0, 9.0)
 

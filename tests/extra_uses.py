@@ -34,7 +34,7 @@ def command(*words):
 def none():
     import basinscope as bs
 
-    assert abs(bs.hessian_trace(line(), progress=False).value - 1.0 - _second_moment()) < 1e-5
+    assert abs(bs.trace(line(), progress=False).value - 1.0 - _second_moment()) < 1e-5
     command("--help")
 
 
@@ -121,7 +121,7 @@ def lightning():
         def configure_optimizers(self):
             return torch.optim.SGD(self.parameters(), lr=0.1)
 
-    callback = Measurements([Measure(bs.hessian_trace, Every(epochs=1))])
+    callback = Measurements([Measure(bs.trace, Every(epochs=1))])
     quiet = {"logger": False, "enable_checkpointing": False, "enable_progress_bar": False}
     trainer = pl.Trainer(
         max_epochs=1, callbacks=[callback], accelerator="cpu", enable_model_summary=False, default_root_dir=".", **quiet
@@ -211,7 +211,7 @@ def tensorboard():
     from basinscope.integrations.tensorboard import Log
 
     log = Log("curves")
-    log(bs.hessian_trace(line(), progress=False), step=1)
+    log(bs.trace(line(), progress=False), step=1)
     log.close()
     assert any(Path("curves").rglob("events*"))
 
@@ -232,7 +232,7 @@ def transformers():
         save_strategy="no", disable_tqdm=True,
     )  # fmt: skip
     trainer = Trainer(model=net, args=arguments, train_dataset=[{"input_ids": row, "labels": row} for row in tokens])
-    callback = Measurements(trainer, [Measure(bs.hessian_trace, Every(epochs=1), options={"matrix": "fisher"})])
+    callback = Measurements(trainer, [Measure(bs.trace, Every(epochs=1), options={"matrix": "fisher"})])
     trainer.add_callback(callback)
     trainer.train()
     assert [row["epoch"] for row in callback.rows] == [1.0]
@@ -245,7 +245,7 @@ def wandb():
     from basinscope.integrations.wandb import Log
 
     run = wandb.init(mode="offline", dir=str(Path.cwd()), settings=wandb.Settings(silent=True))
-    Log(run)(bs.hessian_trace(line(), progress=False), step=1)
+    Log(run)(bs.trace(line(), progress=False), step=1)
     run.finish()
     assert any(Path("wandb").rglob("*.wandb"))
 

@@ -186,6 +186,19 @@ class Climbs(Study):
         return {"resumed_at": height}
 
 
+class Watches(Study):
+    """How long each job may take."""
+
+    name = "watches"
+    Job = Climb
+
+    def jobs(self, settings):
+        return [Climb(target=target) for target in range(3)]
+
+    def run(self, job, scratch):
+        return {"left": scratch.seconds_left}
+
+
 class SharedSystem(LocalFileSystem):
     """A disk that passes for object storage: all code for remote stores runs, in several processes."""
 
@@ -218,6 +231,7 @@ FLOCKS = Flocks()
 CARAVANS = Caravans()
 BROKEN_FLOCKS = BrokenFlocks()
 CLIMBS = Climbs()
+WATCHES = Watches()
 TROUBLE = Sweep("trouble", trouble, {"grid": {"kind": ["fine"], "seed": [0, 1, 2]}})
 ONCE = Sweep("once", once)
 PLACED = Sweep("placed", placed, {"grid": {"seed": [0, 1, 2, 3]}})

@@ -32,6 +32,7 @@ def test_a_package_that_is_broken_is_no_package_that_is_absent(monkeypatch, tmp_
         lacking.package("broken_package")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", [[], ["-n", "1"]])
 def test_a_run_ends_with_what_was_lacking(tmp_path, workers):
     here = Path(__file__).parent

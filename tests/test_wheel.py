@@ -115,7 +115,7 @@ def test_the_wheel_is_small_and_whole(wheel):
 def test_the_wheel_alone_measures(fresh):
     code = (
         "import torch, basinscope as bs; x = torch.ones(9, 1); net = torch.nn.Linear(1, 1);"
-        "print(bs.hessian_trace(bs.Landscape(net, 'mse', (x, x)), progress=False).value, bs.__file__)"
+        "print(bs.trace(bs.Landscape(net, 'mse', (x, x)), progress=False).value, bs.__file__)"
     )
     done = says(fresh, code)
     assert done.returncode == 0, done.stderr

@@ -19,8 +19,7 @@ from .landscape import Landscape
 from .measures.measurement import measurement
 from .progress import tracked
 from .report.measure import assembled
-from .report.plain import plain_measurement
-from .report.report import Report
+from .report.report import Point, Report
 
 SHUFFLED = 0.2  # of the labels: without noise a classifier has no minimum, its weights grow for ever
 PIXELS = 16
@@ -132,8 +131,9 @@ def measure(trained: Trained, digits: Digits, budget: float, seed: int, command:
     """Everything there is to say of the minimum; `command` is what the report names to make it again."""
     land = Landscape(trained.network, "cross_entropy", (digits.inputs.float(), digits.labels))
     result = measurement(land, budget=budget, seed=seed)
-    point = {"name": "w*", "measured": plain_measurement(result), "error": None}
-    return assembled([point], {"budget": budget, "seed": seed}, command, f"Digits, {trained.widths} with ReLU")
+    return assembled(
+        [Point("w*", result)], {"budget": budget, "seed": seed}, command, f"Digits, {trained.widths} with ReLU"
+    )
 
 
 def write(report: Report, network: nn.Module, folder: Path) -> list[Path]:

@@ -434,6 +434,21 @@ def _placed(samples: Samples, device: torch.device, dtype: torch.dtype) -> Sampl
     return samples.to(device)
 
 
+def check_landscape(land: Any) -> None:
+    """Refuse what is no landscape, and say how to make one.
+
+    Examples:
+        >>> check_landscape(3)
+        Traceback (most recent call last):
+        ...
+        basinscope.errors.InputError: land must be a Landscape, got int — make one with bs.Landscape(model, ...)
+    """
+    if not isinstance(land, Landscape):
+        raise InputError(
+            f"land must be a Landscape, got {type(land).__name__} — make one with bs.Landscape(model, ...)"
+        )
+
+
 def watanabe_nbeta(n: int) -> float:
     """nβ at Watanabe's temperature β = 1/log n: nβ = n / log n.
 

@@ -54,3 +54,17 @@ def tracked(description: str, enabled: bool = True) -> Iterator[Report]:
     finally:
         if shown:
             bar.stop()
+
+
+def duration(seconds: float) -> str:
+    """A duration in words.
+
+    Examples:
+        >>> duration(0.25), duration(42), duration(754), duration(9000), duration(400000)
+        ('0.2 s', '42 s', '13 min', '2.5 h', '4.6 days')
+    """
+    if seconds < 100:
+        return f"{seconds:.{1 if 0 < seconds < 9.5 else 0}f} s"
+    if seconds < 6000:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.1f} h" if seconds < 172800 else f"{seconds / 86400:.1f} days"

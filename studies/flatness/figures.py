@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from basinscope.figure_style import panels
 from studies.common.kendall import windows, with_interval
-from studies.common.panels import panels
 
 from .tables import CLUSTER, GAPS, MEASURES, PREDICTIONS, finished
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from basinscope.errors import InputError
+from basinscope.files import whole_file
 from basinscope.landscape import Parameters
 from basinscope.runs.scratch import Unfinished
 from basinscope.training.population import Adam, Member, Population
@@ -145,10 +145,8 @@ def _seeds(jobs: Sequence[Network]) -> np.ndarray[Any, Any]:
 
 
 def _save(path: Path, **arrays: Any) -> None:
-    part = path.with_name(path.name + ".part")
-    with part.open("wb") as stream:
+    with whole_file(path) as stream:
         np.savez(stream, **arrays)
-    os.replace(part, path)
 
 
 def _loaded(path: Path, jobs: Sequence[Network]) -> Fitted:

@@ -12,8 +12,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+import basinscope as bs
 from basinscope.landscape import Landscape
-from basinscope.measures.hessian_trace import hessian_trace
 from basinscope.measures.llc import judged
 from basinscope.measures.soft_rank import soft_rank
 from basinscope.sampling.calibration import Resolution, resolution
@@ -175,8 +175,8 @@ def predictions(land: Landscape, wanted: Sequence[Cell], seed: int) -> list[Row]
     `share` is the part of λ that a chain started at w* has reached: modes slower than the run act as if γ were larger
     by 1/(εk), so that it is rank(γ + 1/(εk))/rank(γ) of soft ranks, k the middle of the draws that are kept.
     """
-    trace = hessian_trace(land, seed=seed, rtol=0.02, progress=False).value
-    noise = hessian_trace(land, matrix="covariance", seed=seed, rtol=0.02, progress=False).value
+    trace = bs.trace(land, seed=seed, rtol=0.02, progress=False).value
+    noise = bs.trace(land, matrix="covariance", seed=seed, rtol=0.02, progress=False).value
     decays = {cell: (cell.gamma / cell.nbeta, (cell.gamma + 1 / _time(cell)) / cell.nbeta) for cell in wanted}
     unique = sorted({value for pair in decays.values() for value in pair})
     found = soft_rank(land, weight_decay=unique, seed=seed, rtol=0.05, progress=False)

@@ -8,7 +8,7 @@ from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from studies.common.panels import panels
+from basinscope.figure_style import panels
 
 from .tables import BIASED
 

@@ -28,7 +28,7 @@ NETWORK = (5, 4, 4)  # at rank 3, one less than the smallest width
 
 
 @dataclass(frozen=True)
-class Subject:
+class LadderCase:
     """A landscape, what λ_t is there as far as it is known, and its limit λ."""
 
     land: Landscape
@@ -86,7 +86,7 @@ def _rung(sampler: Sampler, at: Resolution, before: Outcome | None) -> Outcome:
     return sampler.run(at, lambda fraction, text: None, before)
 
 
-def subject(job: Ladder) -> Subject:
+def subject(job: Ladder) -> LadderCase:
     """The landscape of a case.
 
     Examples:
@@ -98,15 +98,17 @@ def subject(job: Ladder) -> Subject:
         (12, 4.231)
     """
     if job.case == "quadratic":
-        return Subject(_quadratic(), lambda t, gamma: finite.quadratic(SPECTRUM, t, gamma), len(SPECTRUM) / 2)
+        return LadderCase(_quadratic(), lambda t, gamma: finite.quadratic(SPECTRUM, t, gamma), len(SPECTRUM) / 2)
     if job.case == "chain":
         planted = plant(CHAIN, 0, 1000, seed=job.seed, device=device())
-        return Subject(planted.land, lambda t, gamma: finite.matrix_chain(CHAIN, t, gamma), float(planted.coefficient))
+        return LadderCase(
+            planted.land, lambda t, gamma: finite.matrix_chain(CHAIN, t, gamma), float(planted.coefficient)
+        )
     if job.case == "network":
         planted = plant(NETWORK, min(NETWORK) - 1, 1000, seed=job.seed, device=device())
-        return Subject(planted.land, planted.at, float(planted.coefficient))
+        return LadderCase(planted.land, planted.at, float(planted.coefficient))
     trained = trained_classifier(job.data, job.samples, job.widths, job.epochs, job.seed)
-    return Subject(teacher(trained, job.seed), None, None)
+    return LadderCase(teacher(trained, job.seed), None, None)
 
 
 def _quadratic() -> Landscape:

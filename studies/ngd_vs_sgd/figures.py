@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from studies.common.panels import panels
+from basinscope.figure_style import panels
 
 from .tables import MEASUREMENTS, sound
 

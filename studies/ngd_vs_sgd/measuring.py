@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import basinscope as bs
 from basinscope.curvature.tiles import convolutional
 from basinscope.estimates import Estimate
 from basinscope.landscape import Landscape, watanabe_nbeta
-from basinscope.measures.hessian_trace import hessian_trace
 from basinscope.measures.llc import llc
 from basinscope.measures.soft_rank import soft_rank
 from basinscope.measures.wbic import from_llc
@@ -52,7 +52,7 @@ def paper_llcs(lands: Sequence[Landscape], *, draws: int, gamma: float, seed: in
 def quick(land: Landscape, *, draws: int, gamma: float, seed: int) -> dict[str, Estimate]:
     """What is cheap enough for every epoch: the paper's λ̂ and WBIC, and Tr H."""
     (found,) = paper_llcs([land], draws=draws, gamma=gamma, seed=seed)
-    return {**found, "hessian_trace": hessian_trace(land, seed=seed, rtol=0.02, progress=False)}
+    return {**found, "hessian_trace": bs.trace(land, seed=seed, rtol=0.02, progress=False)}
 
 
 def full(
@@ -71,8 +71,8 @@ def full(
     decays = [gamma / PAPER_NBETA, gamma / watanabe_nbeta(land.n)]
     part = thinned(land)
     coarse, fine = soft_rank(part, weight_decay=decays, matrix="fisher", rtol=rtol, seed=seed, progress=False)
-    trace = hessian_trace(part, seed=seed, rtol=0.05, progress=False).value
-    noise = hessian_trace(part, matrix="covariance", seed=seed, rtol=0.05, progress=False).value
+    trace = bs.trace(part, seed=seed, rtol=0.05, progress=False).value
+    noise = bs.trace(part, matrix="covariance", seed=seed, rtol=0.05, progress=False).value
     size = min(BATCH, land.n)
     return {
         "llc": estimate,

@@ -10,8 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+import basinscope as bs
 from basinscope.landscape import Landscape, Parameters
-from basinscope.measures.hessian_trace import hessian_trace
 from basinscope.runs.study import Result
 from basinscope.training import Measure, Member, Population
 from basinscope.training.population.steps import BLOCK
@@ -271,7 +271,7 @@ def measured(
             place = len(rows)
             row = columns(paper)
             if traced[place]:
-                row |= columns({"hessian_trace": hessian_trace(land, rtol=0.02, progress=False)})
+                row |= columns({"hessian_trace": bs.trace(land, rtol=0.02, progress=False)})
             job = group.courses[chosen[place][0]].job
             if in_full[place] and job.full_every:
                 row |= Measure(full, options=full_options(job)).columns(land)

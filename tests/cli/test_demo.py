@@ -58,13 +58,13 @@ def test_on_a_terminal_a_step_is_named_before_it_begins_and_its_line_written_ane
 def test_the_numbers_in_the_report_belong_together(finished):
     folder, _ = finished
     report = Report.load(folder / "report.json")
-    llc, wbic, subject = report["llc"], report["wbic"], report.final["subject"]
-    n = subject["samples"]
+    llc, wbic, subject = report["llc"], report["wbic"], report.final.subject
+    n = subject.samples
     assert n == 200
     assert llc.diagnostics["nbeta"] == pytest.approx(n / math.log(n))
-    assert wbic.value == pytest.approx(n * subject["loss_value"] + math.log(n) * llc.value)
+    assert wbic.value == pytest.approx(n * subject.loss_value + math.log(n) * llc.value)
     assert wbic.stderr == pytest.approx(math.log(n) * llc.stderr)
-    halves = dict(report.final["curve"])
+    halves = dict(report.final.curve)
     own = min(halves, key=lambda gamma: abs(gamma - llc.diagnostics["gamma"]))
     assert own == pytest.approx(llc.diagnostics["gamma"], rel=1e-3)
     assert halves[own] == pytest.approx(llc.diagnostics["half_soft_rank"], rel=1e-3)
@@ -73,7 +73,7 @@ def test_the_numbers_in_the_report_belong_together(finished):
 
 def test_the_report_names_the_command_that_makes_it_again(finished):
     folder, _ = finished
-    command = Report.load(folder / "report.json").facts["command"]
+    command = Report.load(folder / "report.json").command
     assert command == "basinscope demo --hidden 2 --samples 200 --budget 1 --seed 0"
 
 
@@ -85,7 +85,7 @@ def test_the_weights_are_the_measured_minimum(finished):
     digits = demo.load_digits(200)
     land = bs.Landscape(network, "cross_entropy", (digits.inputs.float(), digits.labels))
     report = Report.load(folder / "report.json")
-    assert float(land.per_sample().mean()) == pytest.approx(report.final["subject"]["loss_value"])
+    assert float(land.per_sample().mean()) == pytest.approx(report.final.subject.loss_value)
 
 
 def test_training_ends_at_a_minimum_of_the_mean_loss():

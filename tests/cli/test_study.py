@@ -61,6 +61,7 @@ def test_a_part_is_run_reported_and_put_back_into_another_store(tmp_path):
     assert "is not there" in wrong.stderr
 
 
+@pytest.mark.slow
 def test_a_study_runs_where_there_is_little_but_torch_and_pandas(tmp_path):
     absent = ("jinja2", "markupsafe", "matplotlib", "pooch", "ray", "safetensors", "sklearn", "submitit")
     code = (
@@ -131,6 +132,7 @@ def test_mistakes_are_told_in_one_line(tmp_path, monkeypatch, arguments, told):
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
 def test_ctrl_c_stops_cleanly_and_the_same_command_goes_on(tmp_path, number):
     command = ("run", ORBITS, "--store", tmp_path, "--workers", 2, "-s", "count=40", "-s", "pause=0.1")

@@ -113,12 +113,17 @@ def test_standard_error_covers_the_trace(seed):
     matrix, _ = matrix_of(values, generator)
     operator, function, repeats = Dense(matrix, psd=True), SOFT_RANK.at(0.01), 100
     truth = float(function(values).sum())
-    inside = 0
+    inside, found = 0, []
     for k in range(repeats):
         (average,) = traced(operator, [function], [0.01], seed=seed + k, rtol=0.03, report=quietly)
         low, high = average.estimate("soft_rank", 0.03, {}).interval(0.9)
         inside += low <= truth <= high
+        found.append((average.value, average.stderr))
     assert_share(inside, repeats, 0.9)
+    value, stderr = np.array(found).T
+    squares = (repeats - 1) * value.var(ddof=1) / np.square(stderr).mean()
+    low, high = stats.chi2.ppf([FALSE_ALARM / 2, 1 - FALSE_ALARM / 2], repeats - 1)
+    assert low < squares < high
 
 
 def test_indefinite_operators(seed):

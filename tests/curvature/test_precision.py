@@ -34,7 +34,7 @@ net = torch.nn.Linear(3, 1, bias=False)
 torch.nn.init.ones_(net.weight)
 land = bs.Landscape(net, "mse", (x, net(x).detach()))
 hessian = x.T.double() @ x.double() / 200
-assert abs(bs.hessian_trace(land, progress=False).value - hessian.trace()) < 1e-5 * hessian.trace()
+assert abs(bs.trace(land, progress=False).value - hessian.trace()) < 1e-5 * hessian.trace()
 estimate = bs.llc(land, seed=int(sys.argv[1]), progress=False)
 stiffness = estimate.diagnostics["nbeta"] * torch.linalg.eigvalsh(hessian)
 exact = 0.5 * float((stiffness / (stiffness + estimate.diagnostics["gamma"])).sum())
@@ -43,6 +43,7 @@ print(json.dumps([estimate.value, exact, estimate.stderr, estimate.freedom]))
 """
 
 
+@pytest.mark.slow
 @lacking.PRECISION_SWITCHES.mark
 @pytest.mark.parametrize(
     "place", ["", *(pytest.param(place, marks=pytest.mark.slow) for place in ("cuda.matmul.", "cudnn."))]

@@ -131,7 +131,7 @@ def test_flat_outputs_uneven_batches_and_single_samples(matrix):
             tiled = stack_traces(part, curved=True, memory=5 * 8 * 400)
             assert tiled.fisher == pytest.approx(whole.fisher)
             assert tiled.residual == pytest.approx(whole.residual)
-        assert bs.hessian_trace(land, matrix=matrix, progress=False).value == pytest.approx(truth)
+        assert bs.trace(land, matrix=matrix, progress=False).value == pytest.approx(truth)
 
 
 def test_labels_that_do_not_count_and_a_single_class():
@@ -272,7 +272,7 @@ def test_too_much_work_is_left_to_other_ways(monkeypatch, seed):
     assert stack_traces(deep, curved=True) is None
     assert stack_traces(deep, curved=False) is not None
     assert stack_traces(landscape(stacked(nn.Tanh, 5)), curved=True) is not None
-    estimate = bs.hessian_trace(deep, rtol=0.02, seed=seed, progress=False)
+    estimate = bs.trace(deep, rtol=0.02, seed=seed, progress=False)
     assert estimate.diagnostics["method"].startswith("closed form + ")
     truth = sum(diagonals(deep, "hessian").values())
     assert_within(estimate.value, truth, estimate.stderr, estimate.freedom, bias=1e-9)

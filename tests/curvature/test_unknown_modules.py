@@ -138,7 +138,7 @@ def test_matrices_and_traces_against_references(case):
     ):
         assert torch.allclose(operator @ identity, expected, atol=1e-7)
     for matrix, dense in truth.items():
-        estimate = bs.hessian_trace(land, matrix=matrix, per_layer=True, rtol=0.001, progress=False)
+        estimate = bs.trace(land, matrix=matrix, per_layer=True, rtol=0.001, progress=False)
         assert abs(estimate.value - float(dense.trace())) <= max(1e-6, 6 * estimate.stderr)
         blocks = dense.diagonal().split([tensor.numel() for tensor in land.parameters.values()])
         for (value, error), block in zip(estimate.diagnostics["per_layer"].values(), blocks, strict=True):
@@ -157,10 +157,11 @@ def test_float32_agrees(case):
     truth = references(*built(case))
     land = bs.Landscape(*(lambda net, x, y: (net, "mse", (x, y)))(*built(case, torch.float32)))
     for matrix in ("fisher", "covariance"):
-        estimate = bs.hessian_trace(land, matrix=matrix, progress=False)
+        estimate = bs.trace(land, matrix=matrix, progress=False)
         assert estimate.value == pytest.approx(float(truth[matrix].trace()), rel=1e-4)
 
 
+@pytest.mark.slow
 def test_measure_takes_prelu():
     net, x, y = built("PReLU per channel")
     report = bs.measure(bs.Landscape(net, "mse", (x, y)), budget=0.1, progress=False)
@@ -182,7 +183,7 @@ def test_a_detached_part_counts_as_fixed(how):
     expected = 3 * (float(hidden.square().sum(1).mean()) + 1)
     assert stack_of(land) is None
     for matrix in ("hessian", "fisher"):
-        estimate = bs.hessian_trace(land, matrix=matrix, per_layer=True, progress=False)
+        estimate = bs.trace(land, matrix=matrix, per_layer=True, progress=False)
         assert estimate.value == pytest.approx(expected, rel=1e-10)
         assert estimate.diagnostics["per_layer"]["first.weight"] == (0.0, 0.0)
     part = land.restrict("out.*")
@@ -216,7 +217,7 @@ def test_a_detached_factor_counts_as_fixed():
     identity = torch.eye(given.dimension, dtype=torch.float64)
     assert torch.allclose(hessian(detached) @ identity, hessian(given) @ identity, atol=1e-12)
     for matrix in ("hessian", "fisher", "covariance"):
-        one, other = (bs.hessian_trace(land, matrix=matrix, progress=False) for land in (detached, given))
+        one, other = (bs.trace(land, matrix=matrix, progress=False) for land in (detached, given))
         assert one.value == pytest.approx(other.value, rel=1e-9)
 
 
@@ -258,14 +259,14 @@ def test_a_hessian_that_is_not_symmetric_is_refused(dtype):
     net, data = Wrong().to(dtype), (torch.randn(N, 4, dtype=dtype), torch.randn(N, 3, dtype=dtype))
     land = bs.Landscape(net, "mse", data)
     for measure in (
-        bs.hessian_trace,
+        bs.trace,
         lambda land, **more: bs.soft_rank(land, weight_decay=1.0, matrix="hessian", **more),
         lambda land, **more: bs.operator_norm(land, matrix="hessian", **more),
         bs.spectrum,
     ):
         with pytest.raises(bs.InputError, match=r"Hessian must be symmetric, but uᵀHv = .* write it in plain torch"):
             measure(land, progress=False)
-    assert bs.hessian_trace(land, matrix="covariance", progress=False).verdict == "ok"
+    assert bs.trace(land, matrix="covariance", progress=False).verdict == "ok"
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -332,7 +333,7 @@ def test_rows_that_come_out_wrong_in_batches_are_taken_one_by_one():
     for matrix in ("fisher", "covariance"):
         gradients = Gradients(land, matrix)
         assert gradients.unstructured == ["scale"]
-        value = bs.hessian_trace(land, matrix=matrix, progress=False).value
+        value = bs.trace(land, matrix=matrix, progress=False).value
         assert value == pytest.approx(float(truth[matrix].trace()), rel=1e-10)
 
 

@@ -26,8 +26,8 @@ def test_the_matrix_is_what_waic_and_loo_saw(drawn):
     assert bs.waic(land, gamma=1.0, draws=100, seed=4, **QUICK).value == pytest.approx(bs.waic(drawn.values).value)
     assert bs.loo(land, gamma=1.0, draws=100, seed=4, **QUICK).value == pytest.approx(bs.loo(drawn.values).value)
     assert bs.waic(drawn).value == bs.waic(drawn.values).value
-    with pytest.raises(bs.InputError, match=r"these draws are at beta=1, got beta=0.5"):
-        bs.loo(drawn, beta=0.5)
+    with pytest.raises(bs.InputError, match=r"these draws are at nbeta=30, got nbeta=15"):
+        bs.loo(drawn, nbeta=15.0)
     assert all(check.passed for check in drawn.checks)
     assert drawn.facts["n"] == 30
 
@@ -65,7 +65,7 @@ def test_estimates_become_trees(drawn):
 
 def test_nothing_to_show():
     land = bs.Landscape(nn.Linear(1, 1), "mse", (torch.ones(4, 1), torch.ones(4, 1)))
-    exact = bs.hessian_trace(land)
+    exact = bs.trace(land)
     with pytest.raises(bs.InputError, match="hessian_trace comes from no chains"):
         exact.to_arviz()
     with pytest.raises(bs.InputError, match=r"elpd takes an estimate of bs.waic or bs.loo, got 'hessian_trace'"):

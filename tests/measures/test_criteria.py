@@ -54,11 +54,12 @@ def test_all_of_the_line_against_the_closed_form(seed):
     json.dumps(found.to_dict(), allow_nan=False)
 
 
+@pytest.mark.slow
 def test_functional_variance_is_takeuchis_trace_on_a_quadratic(seed):
     # βV = Tr(C H_Λ⁻¹), Λ = γ/(nβ), in the quadratic regime; here up to terms of order V²/n.
     n, gamma, beta = 2000, 2.0, 0.5
     land = quadratic([1.0, 0.3, 0.02], n=n, noise=0.7, dtype=torch.float64)
-    found = bs.criteria(land, only=["fluctuation"], beta=beta, gamma=gamma, draws=200, seed=seed, **QUICK)
+    found = bs.criteria(land, only=["fluctuation"], nbeta=land.n * beta, gamma=gamma, draws=200, seed=seed, **QUICK)
     x = land.samples.inputs
     residual = land.samples.target - x @ land.parameters["weight"].T
     gradients = x * residual
@@ -69,6 +70,7 @@ def test_functional_variance_is_takeuchis_trace_on_a_quadratic(seed):
     assert_within(value, criterion, stderr, SAMPLED, bias=9 / (beta * n))
 
 
+@pytest.mark.slow
 def test_predictions_agree_on_a_regular_model(seed):
     land = quadratic([1.0, 0.5, 0.25], n=1000, noise=1.0, dtype=torch.float64)
     found = bs.criteria(land, only=["waic", "loo", "aic", "tic"], gamma=0.01, draws=150, seed=seed, **QUICK)
@@ -79,6 +81,7 @@ def test_predictions_agree_on_a_regular_model(seed):
         assert_within(found[name].value, found.aic.value, found[name].stderr, SAMPLED, bias=0.2 * penalty)
 
 
+@pytest.mark.slow
 def test_free_energy_of_a_quadratic_is_a_log_determinant(seed):
     sigma, n, gamma = [1.0, 0.3, 0.001], 500, 0.5
     land = quadratic(sigma, n=n, noise=0.3, dtype=torch.float64)
@@ -107,6 +110,7 @@ def test_the_rule_alone_is_exact_for_many_scales():
         assert integral == pytest.approx(0.5 * math.log1p(a), rel=1e-3)
 
 
+@pytest.mark.slow
 def test_fluctuation_on_minibatches_is_that_of_all_data(seed):
     land = quadratic([1.0, 0.3, 0.01], n=300, noise=1.0, dtype=torch.float64)
     full = bs.fluctuation(land, gamma=1.0, draws=100, seed=seed, **QUICK)
@@ -142,6 +146,7 @@ def test_visits_are_unbiased_and_even(seed):
     assert_within(np.mean(values), exact, stderr, freedom=100)
 
 
+@pytest.mark.slow
 def test_a_classifier_and_a_custom_loss():
     land = classifier()
     found = bs.criteria(land, only=["waic", "tic", "wbic"], draws=20, rtol=0.1, budget=0.2, progress=False)
@@ -167,12 +172,12 @@ def test_bad_input():
         bs.criteria(rows, only=["aic"])
     with pytest.raises(bs.InputError, match=r"only must list names among .*, got 'waic'"):
         bs.criteria(rows, only="waic")
-    with pytest.raises(bs.InputError, match="beta must be a positive"):
-        bs.criteria(rows, beta=-2)
+    with pytest.raises(bs.InputError, match="nbeta must be a positive"):
+        bs.criteria(rows, nbeta=-2)
     with pytest.raises(bs.InputError, match="at least 2 draws"):
         bs.criteria(rows[:1])
-    with pytest.raises(bs.InputError, match="beta must be a positive"):
-        bs.free_energy(line(), beta=0)
+    with pytest.raises(bs.InputError, match="nbeta must be a positive"):
+        bs.free_energy(line(), nbeta=0)
     with pytest.raises(bs.InputError, match="must be a Landscape, got ndarray"):
         bs.free_energy(rows)
     with pytest.raises(bs.InputError, match="unknown sampler 'sgld'"):

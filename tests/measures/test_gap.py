@@ -114,7 +114,7 @@ def test_tic_is_its_definition():
     assert estimate.value == pytest.approx(float((noise @ inverse).trace()) / land.n, rel=1e-6)
     assert estimate.verdict == "ok"
     assert estimate.diagnostics["decrement"] < 1e-10
-    hessian = bs.tic(land, weight_decay=0.05, curvature="hessian")
+    hessian = bs.tic(land, weight_decay=0.05, matrix="hessian")
     full = torch.linalg.inv(dense(land, "hessian") + 0.05 * torch.eye(land.dimension, dtype=f64))
     assert hessian.value == pytest.approx(float((noise @ full).trace()) / land.n, rel=1e-6)
 
@@ -132,7 +132,7 @@ def test_distances_are_their_definitions():
     assert bs.information_distance(land, weight_decay=0.05).value == pytest.approx(
         float((fisher @ inverse @ mixed).trace()) / 2 / land.n, rel=1e-6
     )
-    hessian = bs.information_distance(land, weight_decay=0.05, curvature="hessian")
+    hessian = bs.information_distance(land, weight_decay=0.05, matrix="hessian")
     assert hessian.value == pytest.approx(bs.information_distance(land, weight_decay=0.05).value, rel=0.5)
 
 
@@ -142,7 +142,7 @@ def test_tic_by_lanczos(decay, seed):
     exact = bs.tic(land, weight_decay=decay, method="exact").value
     found = bs.tic(land, weight_decay=decay, method="lanczos", rtol=0.05, seed=seed)
     assert found.stderr <= 0.1 * exact
-    assert_within(found.value, exact, found.stderr, SAMPLED)
+    assert_within(found.value, exact, found.stderr, found.freedom, bias=1e-3 * exact)
     assert found.bounds[0] < found.value < found.bounds[1]
 
 
@@ -202,7 +202,7 @@ def test_sequences_and_other_families_have_a_ratio():
         return nn.functional.huber_loss(output, target, reduction="none").sum(1)
 
     land = bs.Landscape(nn.Linear(2, 1).double(), huber, (torch.randn(9, 2), torch.zeros(9, 1)))
-    estimate = bs.gap(land, weight_decay=0.1, method="tic", curvature="hessian")
+    estimate = bs.gap(land, weight_decay=0.1, method="tic", matrix="hessian")
     assert not estimate.diagnostics["calibrated"]
     with pytest.raises(bs.InputError, match="huber"):
         bs.gap(land, weight_decay=0.1)
@@ -239,8 +239,8 @@ def test_bad_arguments():
             measure(land, weight_decay=[0.1, 0.2])
         with pytest.raises(bs.InputError, match="positive"):
             measure(land, weight_decay=0.0)
-        with pytest.raises(bs.InputError, match="curvature"):
-            measure(land, weight_decay=0.1, curvature="covariance")
+        with pytest.raises(bs.InputError, match="matrix must be"):
+            measure(land, weight_decay=0.1, matrix="covariance")
     with pytest.raises(bs.InputError, match="method"):
         bs.tic(land, weight_decay=0.1, method="kfac")
     big = bs.Landscape(nn.Linear(10_001, 1, bias=False), "mse", (torch.ones(2, 10_001), torch.ones(2, 1)))
@@ -254,4 +254,4 @@ def test_indefinite_hessian_is_refused_by_name():
     land = bs.Landscape(net, "cross_entropy", (torch.randn(20, 3), torch.randint(3, (20,))))
     for method in ("exact", "lanczos"):
         with pytest.raises(bs.InputError, match="eigenvalue -"):
-            bs.tic(land, weight_decay=1e-4, curvature="hessian", method=method)
+            bs.tic(land, weight_decay=1e-4, matrix="hessian", method=method)

@@ -87,6 +87,7 @@ def test_gamma_curve(estimate):
     assert curve[1][1] == estimate.value
 
 
+@pytest.mark.slow
 def test_condition_number_of_a_million(seed):
     sigma = [10.0, 1.0, 0.1, 0.01, 1e-3, 1e-4, 1e-5]
     found = bs.llc(quadratic(sigma, dtype=f64), nbeta=1e5, gamma=1e-3, seed=seed, **SHARP)
@@ -117,6 +118,7 @@ def test_a_negative_value_fails(seed):
     assert any("not positive" in warning and "train longer" in warning for warning in found.warnings)
 
 
+@pytest.mark.slow
 def test_hyperbola(seed):
     # Two valleys cross at w*, where the Hessian is zero: no curvature shows this λ̂.
     x = torch.ones(20, 1)
@@ -127,6 +129,7 @@ def test_hyperbola(seed):
     assert found.diagnostics["gamma"] == 1.0
 
 
+@pytest.mark.slow
 def test_deep_linear_network_at_the_origin(seed):
     # K = ‖AB‖²/2 for white inputs: the singular point of a 3-2-3 network that has nothing to learn.
     x = white(30, 3)
@@ -137,6 +140,7 @@ def test_deep_linear_network_at_the_origin(seed):
     right(found, bs.exact.finite.matrix_product(3, 2, 3, 50.0, 1.0), precision=0.03)
 
 
+@pytest.mark.slow
 def test_part_of_the_weights(seed):
     # Two blocks of a regression; restricted to one of them only its own curvatures count.
     class Blocks(nn.Module):
@@ -336,6 +340,7 @@ def test_same_seed_same_bits():
     assert other.value != first.value
 
 
+@pytest.mark.slow
 def test_same_seed_same_bits_on_minibatches():
     land = quadratic([1.0, 0.5], n=400, noise=1.0)
     options = {"gamma": 5.0, "sampler": "minibatch", "batch_size": 32, "rtol": 0.2, "budget": 0.1, "progress": False}

@@ -87,6 +87,7 @@ def test_planting_refuses():
 # ---------------------------------------------------------------------- the selftest
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [torch.float32, pytest.param(f64, marks=pytest.mark.slow)])
 def test_the_estimator_is_right_on_a_small_network(dtype, seed):
     land = mlp(4, 3, 2, n=100, dtype=dtype)

@@ -276,6 +276,7 @@ def test_lambda_hat_beside_the_bound(seed):
     assert "exceeds" in wrong._repr_html_()
 
 
+@pytest.mark.slow
 def test_a_network_of_the_zoo_and_bad_input():
     torch.manual_seed(0)
     x = torch.randn(40, 1, 28, 28)

@@ -26,6 +26,7 @@ def test_a_regular_basin_has_half_its_dimension(dtype, seed):
     assert_within(est.value, 1.5, est.stderr, freedom=31)
 
 
+@pytest.mark.slow
 def test_the_hyperbola_needs_its_logarithm(seed):
     land = hyperbola()
     settings = {"gamma": 1.0, "smallest": 1e-10, "groups": 32, "seed": seed, "progress": False}

@@ -43,10 +43,14 @@ def heavy(draws=1600, n=30, seed=0):
     return -rng.gamma(1.0, size=(4, draws // 4, n)) * rng.uniform(0.05, 0.5, n)
 
 
-@pytest.mark.parametrize(("beta", "dtype"), [*((beta, torch.float64) for beta in KNOWN), (1.0, torch.float32)])
+@pytest.mark.parametrize(
+    ("beta", "dtype"),
+    [*(pytest.param(beta, torch.float64, marks=pytest.mark.slow) for beta in KNOWN), (1.0, torch.float32)],
+)
 def test_the_sampled_line_gives_the_known_vector(beta, dtype, seed):
     gibbs, bayes, v, waic, loo, *_ = KNOWN[beta]
-    found = bs.waic(line(dtype), beta=beta, gamma=0.25, draws=300, seed=seed, **QUICK)
+    land = line(dtype)
+    found = bs.waic(land, nbeta=land.n * beta, gamma=0.25, draws=300, seed=seed, **QUICK)
     assert found.stderr < 0.02
     assert_within(found.value, waic, found.stderr, SAMPLED)
     for name, exact, scale in (
@@ -56,7 +60,7 @@ def test_the_sampled_line_gives_the_known_vector(beta, dtype, seed):
     ):
         assert_within(found.diagnostics[name], exact, scale * found.stderr, SAMPLED)
     assert found.diagnostics["fluctuation"] == pytest.approx(beta * found.diagnostics["functional_variance"] / 2)
-    left_out = bs.loo(line(dtype), beta=beta, gamma=0.25, draws=300, seed=seed, **QUICK)
+    left_out = bs.loo(land, nbeta=land.n * beta, gamma=0.25, draws=300, seed=seed, **QUICK)
     assert left_out.stderr < 0.04
     assert_within(left_out.value, loo, left_out.stderr, SAMPLED)
     json.dumps(left_out.to_dict(), allow_nan=False)
@@ -200,8 +204,8 @@ def test_streaming_holds_no_matrix():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"beta": 0}, "beta must be a positive finite number, got 0"),
-        ({"beta": -1.0}, "beta must be a positive finite number, got -1"),
+        ({"nbeta": 0}, "nbeta must be a positive finite number, got 0"),
+        ({"nbeta": -1.0}, "nbeta must be a positive finite number, got -1"),
         ({"gamma": 1.0}, "gamma is about drawing from a landscape"),
         ({"draws": 10}, "draws is about drawing from a landscape"),
         ({"sampler": "sgld"}, "unknown sampler 'sgld'"),

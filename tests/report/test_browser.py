@@ -1,12 +1,11 @@
 """Report and live page in a real browser: no errors, no request to elsewhere, usable by keyboard, readable by all."""
 
-import copy
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-import basinscope as bs
 import lacking
 from basinscope.report.studies import study_page
 from basinscope.runs.driver import run
@@ -106,14 +105,10 @@ def page():
 @pytest.fixture(scope="module")
 def run_of_many(report):
     """A run of checkpoints, the names of which are hostile."""
-    facts = copy.deepcopy(dict(report.facts))
-    facts["title"] = NAMES[0]
-    facts["points"] = [
-        {**copy.deepcopy(facts["points"][0]), "name": NAMES[k % len(NAMES)], "step": 10 * k} for k in range(20)
-    ]
-    facts["points"][4] |= {"measured": None, "error": "it was cut off"}
-    facts["history"] = [{"step": k, "train_loss": 1 / (k + 1), "validation_loss": 2 / (k + 1)} for k in range(190)]
-    return bs.Report(facts)
+    points = [replace(report.points[0], name=NAMES[k % len(NAMES)], step=10 * k) for k in range(20)]
+    points[4] = replace(points[4], measured=None, error="it was cut off")
+    history = [{"step": k, "train_loss": 1 / (k + 1), "validation_loss": 2 / (k + 1)} for k in range(190)]
+    return replace(report, title=NAMES[0], points=points, history=history)
 
 
 def keep(page, name):

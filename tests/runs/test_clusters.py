@@ -118,6 +118,7 @@ def test_a_job_that_always_fails_on_submitit_does_not_stop_the_rest(tmp_path, qu
     assert list(summary.failed) == ["kind=raise seed=0"]
 
 
+@pytest.mark.slow
 def test_slurm_needs_a_shared_folder(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     with pytest.raises(InputError, match="a folder that all nodes share"):

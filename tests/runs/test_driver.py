@@ -1,5 +1,6 @@
 import itertools
 import json
+import math
 import shutil
 import threading
 import time
@@ -228,6 +229,7 @@ def test_a_dead_driver_is_seen_as_such(tmp_path):
     assert not status.driver["alive"]
 
 
+@pytest.mark.slow
 def test_workers_give_the_tables_of_one_process(tmp_path):
     for study in (small_studies.ORBITS, small_studies.FLOCKS, small_studies.RANDOM):
         drive(study, tmp_path / "here")
@@ -241,6 +243,7 @@ def test_a_worker_that_dies_is_replaced(tmp_path):
     assert drive(small_studies.ONCE, tmp_path / "store", settings=settings, on=Local(2)).complete
 
 
+@pytest.mark.slow
 def test_jobs_that_always_kill_their_workers_are_given_up(tmp_path):
     settings = {"grid": {"kind": ["crash", "die", "fine", "noisy"], "seed": [0]}}
     summary = drive(small_studies.TROUBLE, tmp_path, settings=settings, on=Local(2))
@@ -325,6 +328,16 @@ def test_members_are_stored_as_they_come_and_a_run_out_of_time_goes_on_where_it_
     assert whole.drop(columns="resumed_at").equals(parts.drop(columns="resumed_at"))
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("on", [Inline(), Local(2)])
+def test_jobs_know_how_long_they_may_take(tmp_path, on):
+    drive(small_studies.WATCHES, tmp_path / "limited", minutes=5, on=on)
+    left = table(small_studies.WATCHES, tmp_path / "limited")["left"].to_pylist()
+    assert all(0 < seconds < 300 for seconds in left)
+    drive(small_studies.WATCHES, tmp_path / "free", on=on)
+    assert table(small_studies.WATCHES, tmp_path / "free")["left"].to_pylist() == [math.inf] * 3
+
+
 def test_jobs_chosen_by_their_settings_are_run_alone_and_with_whole_populations(tmp_path):
     summary = drive(small_studies.FLOCKS, tmp_path, only="shape=l* seed=0")
     assert (summary.total, summary.fresh, summary.complete) == (2, 2, True)
@@ -349,15 +362,6 @@ def test_nothing_is_started_that_would_end_too_late(tmp_path):
         def run(self, plan, units):
             return super().run(plan, units[::-1])
 
-    given = []
-
-    class Watching(small_studies.Orbits):
-        def run(self, job, scratch):
-            given.append(scratch.seconds_left)
-            return {"value": job.seed}
-
-    drive(Watching(), tmp_path / "watched", settings={"count": 2}, minutes=1)
-    assert 60 > given[0] > given[1] > 0
     summary = drive(Uneven(), tmp_path, settings={"count": 4}, minutes=10 / 60, on=Shortest())
     assert (summary.fresh, summary.stopped) == (3, "the time was up")
     assert summary.seconds < 9

@@ -36,6 +36,7 @@ def test_a_pilot_brings_stiff_and_flat_modes_to_equilibrium(seed):
     assert gamma * float(position[:, 50:].square().mean()) < 0.2, "short transitions alone"
 
 
+@pytest.mark.slow
 def test_paths_are_as_long_as_the_slowest_mode_asks_for_if_the_budget_allows(seed):
     target, origin = unknown([1.0] * 20 + [0.0] * 20, 1e-4)
 
@@ -51,6 +52,7 @@ def test_paths_are_as_long_as_the_slowest_mode_asks_for_if_the_budget_allows(see
     assert adjusted.USUAL < many == min(200, round(wanted))
 
 
+@pytest.mark.slow
 def test_smaller_steps_are_paid_for_by_fewer_draws(monkeypatch, seed):
     target, origin = unknown([1.0] * 400 + [0.0] * 20, 1e-3, chains=4)
     monkeypatch.setattr(adjusted, "_tuned", lambda *given: 1.5)  # far too large: nothing is accepted at first
@@ -159,6 +161,7 @@ def test_what_rounded_forces_cost_is_estimated_from_their_error(monkeypatch):
         assert adjusted.rounds_harmlessly(target, origin) == harmless
 
 
+@pytest.mark.slow
 def test_chains_with_rounded_forces_are_exact(monkeypatch, seed):
     """E‖z‖² = Σ 1/(a + γ), though a tenth of the transitions and more is rejected for the rounding alone."""
     target, origin = unknown([1.0] * 30, 0.5)

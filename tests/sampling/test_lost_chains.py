@@ -57,6 +57,7 @@ def test_when_all_chains_are_lost_there_is_no_number():
             measure(land, sampler="hmc", chains=8, budget=0.3, progress=False)
 
 
+@pytest.mark.slow
 def test_a_lost_measurement_still_has_its_curvature():
     report = bs.measure(HOPELESS["large targets"](), sampler="hmc", budget=0.3, progress=False)
     text = str(report)

@@ -33,6 +33,7 @@ def hyperbola(dtype=f64):
     return bs.Landscape(Product(dtype=dtype), "mse", (ones, torch.zeros_like(ones)))
 
 
+@pytest.mark.slow
 def test_moments_of_a_banana(seed):
     # x ~ N(0, 1) and y | x ~ N((x² − 1)/2, 1): E y = 0, E y² = 3/2, E x²y = 1.
     def banana(w):

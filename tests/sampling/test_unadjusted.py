@@ -196,12 +196,14 @@ class TestWarming:
         first = [fraction for fraction, text in texts if "first steps" in text]
         assert max(first) < 0.75
 
+    @pytest.mark.slow
     def test_a_seed_repeats(self):
         one, two = (self.sampled(seed=0, n=1000, chains=6, batch_size=64, budget=0.1)[2] for _ in "ab")
         assert one.excess == two.excess
         assert torch.equal(one.main.position, two.main.position)
 
 
+@pytest.mark.slow
 def test_chains_that_are_lost_make_it_start_again_with_smaller_steps(seed):
     """A deep valley curved so strongly that the first step size loses chains at once: a number comes out anyway."""
     planted = plant((5, 6, 6, 5), 2, 300, curvature=200.0, seed=0)

@@ -119,6 +119,7 @@ def test_a_small_selection_from_end_to_end(tmp_path):
     assert (abs(table["waic"] - table["loo"]) < 2).all()
 
 
+@pytest.mark.slow
 def test_small_learning_curves_from_end_to_end(tmp_path):
     settings = {"models": ["mixture"], "samples": [60], "seeds": 3, "budget": 0.5, "draws": 400}
     results, written = finished(CURVES, settings, tmp_path)
@@ -134,6 +135,7 @@ def test_small_learning_curves_from_end_to_end(tmp_path):
     )
 
 
+@pytest.mark.slow
 def test_averaged_observations_have_the_slope_of_single_ones(tmp_path):
     settings = {
         "models": ["tanh"],

@@ -85,7 +85,7 @@ def test_a_transformer_has_a_hessian(seed):
 
     dense = torch.autograd.functional.hessian(loss, land.flatten(land.parameters))
     torch.testing.assert_close(dense, dense.T)
-    estimate = bs.hessian_trace(land, rtol=0.01, seed=seed, progress=False)
+    estimate = bs.trace(land, rtol=0.01, seed=seed, progress=False)
     assert_within(estimate.value, float(dense.trace()), estimate.stderr, estimate.freedom, bias=1e-6)
 
 

@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from ..errors import InputError
 from ..estimates import Estimate
-from ..landscape import Landscape
+from ..landscape import Landscape, check_landscape
 from ..progress import tracked
 from ..sampling.calibration import Resolution, resolution
 from ..sampling.local import Outcome, Sampler, Settings
@@ -71,10 +70,7 @@ def llc(
         >>> abs(est.value - 1.5) < 0.15, est.stderr < 0.05
         (True, True)
     """
-    if not isinstance(land, Landscape):
-        raise InputError(
-            f"land must be a Landscape, got {type(land).__name__} — make one with bs.Landscape(model, ...)"
-        )
+    check_landscape(land)
     settings = Settings(sampler, chains, draws, step_size, batch_size, burn_in, rtol, budget, seed)
     at = resolution(land, nbeta, gamma)
     with tracked("llc", progress) as report:

@@ -62,7 +62,7 @@ def temperature_regression(
     sampler: str = "auto",
     chains: int | None = None,
     draws: int | None = None,
-    rtol: float = 0.01,
+    rtol: float = 0.02,
     budget: float = 60.0,
     seed: int = 0,
     progress: bool = True,

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from ..checks import positive, whole
 from ..errors import InputError
 from ..estimates import Check, Estimate
-from ..landscape import Landscape
+from ..landscape import Landscape, check_landscape
 from ..progress import tracked
 from ..sampling.calibration import resolution
 from ..sampling.chains import ChainLosses
@@ -96,10 +96,7 @@ def volume_scaling(
         >>> abs(est.value - 1) < 10 * est.stderr  # of 16 groups: Student's t with 15 degrees of freedom
         True
     """
-    if not isinstance(land, Landscape):
-        raise InputError(
-            f"land must be a Landscape, got {type(land).__name__} — make one with bs.Landscape(model, ...)"
-        )
+    check_landscape(land)
     for name, value, least in (("particles", particles, 32), ("groups", groups, 4), ("seed", seed, 0)):
         whole(name, value, least)
     whole("multiplicity", multiplicity, 1)

@@ -68,10 +68,10 @@ def find(text: str, catalogue: Mapping[str, str] | None = None) -> Named:
     have an `__init__.py`, what is there.
 
     Examples:
-        >>> find("flatnes", {"flatness": "basinscope.studies.flatness:STUDY"})
+        >>> find("quadratic", {"quadratics": "basinscope.studies.quadratics:STUDY"})
         Traceback (most recent call last):
         ...
-        basinscope.errors.InputError: there is no study 'flatnes' — did you mean 'flatness'?
+        basinscope.errors.InputError: there is no study 'quadratic' — did you mean 'quadratics'?
     """
     known = catalogue or {}
     if text in known:

@@ -27,7 +27,7 @@ class Scratch:
     Args:
         files: where it is kept.
         key: of the unit of work.
-        seconds: for which the job may run.
+        until: when the job should have ended, as `time.time()` has it.
         wanted: places of the members whose results are wanted, where others are stored already.
 
     Examples:
@@ -39,16 +39,16 @@ class Scratch:
         3
     """
 
-    def __init__(self, files: Files, key: str, seconds: float = math.inf, wanted: Collection[int] = (0,)) -> None:
+    def __init__(self, files: Files, key: str, until: float = math.inf, wanted: Collection[int] = (0,)) -> None:
         self._files = files
         self._place = f"scratch/{key}"
-        self._until = time.monotonic() + seconds
+        self.until = until
         self.wanted = frozenset(wanted)
 
     @property
     def seconds_left(self) -> float:
         """For how long the job may still run; a job that would take longer saves its work and raises `Unfinished`."""
-        return self._until - time.monotonic()
+        return self.until - time.time()
 
     @property
     def folder(self) -> Path:

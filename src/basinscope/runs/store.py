@@ -256,8 +256,8 @@ class Store:
         """Config, error and traceback of all failed jobs."""
         return (self.failure(key) for key in sorted(self.failed()))
 
-    def scratch(self, key: str, seconds: float = math.inf, wanted: Collection[int] = (0,)) -> Scratch:
-        return Scratch(self.files, key, seconds, wanted)
+    def scratch(self, key: str, until: float = math.inf, wanted: Collection[int] = (0,)) -> Scratch:
+        return Scratch(self.files, key, until, wanted)
 
 
 def record_name(key: str) -> str:

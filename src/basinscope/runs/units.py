@@ -36,14 +36,14 @@ class Unit:
             depend on what was there already.
         wanted: keys of the results to store.
         cost: relative time.
-        seconds: for which it may run, from when it is handed over.
+        until: when it should have ended, as `time.time()` has it: on any machine, however long it waits there.
     """
 
     keys: tuple[str, ...]
     configs: tuple[Mapping[str, Any], ...]
     wanted: frozenset[str]
     cost: float = 1.0
-    seconds: float = math.inf
+    until: float = math.inf
 
     @property
     def key(self) -> str:
@@ -56,14 +56,12 @@ class Unit:
             "keys": list(self.keys),
             "configs": [dict(each) for each in self.configs],
             "wanted": sorted(self.wanted),
-            "seconds": self.seconds,
+            "until": self.until,
         }
 
     @classmethod
     def from_plain(cls, told: Mapping[str, Any]) -> Unit:
-        return cls(
-            tuple(told["keys"]), tuple(told["configs"]), frozenset(told["wanted"]), seconds=float(told["seconds"])
-        )
+        return cls(tuple(told["keys"]), tuple(told["configs"]), frozenset(told["wanted"]), until=float(told["until"]))
 
 
 def planned(study: Study, settings: Any) -> list[Planned]:

@@ -65,7 +65,7 @@ def work(study: Study, unit: Unit, store: Store) -> list[Outcome]:
 def _found(study: Study, unit: Unit, store: Store, wanted: frozenset[int]) -> Generator[Mapping[int, Any]]:
     """Results or exceptions of a unit's members by their places, those together that came together."""
     jobs = [study.job(config) for config in unit.configs]
-    scratch = store.scratch(unit.key, unit.seconds, wanted)
+    scratch = store.scratch(unit.key, unit.until, wanted)
     told: set[int] = set()
     try:
         for results in _together(study, unit.keys, jobs, scratch):
@@ -82,7 +82,7 @@ def _found(study: Study, unit: Unit, store: Store, wanted: frozenset[int]) -> Ge
     # The population as a whole failed; alone, most of its members may not.
     scratch.clear()
     for place in sorted(wanted - told):
-        own = store.scratch(unit.keys[place], scratch.seconds_left)
+        own = store.scratch(unit.keys[place], unit.until)
         try:
             (result,) = [found[0] for found in _together(study, (unit.keys[place],), [jobs[place]], own) if found]
         except Unfinished:

@@ -90,6 +90,7 @@ def test_a_step_that_gains_too_little_is_halved():
     assert (done.points - truth).norm(dim=1).max() < 1e-2 * truth.norm()
 
 
+@pytest.mark.slow
 def test_annealed_networks_are_at_a_minimum_by_the_measured_decrement(tmp_path):
     jobs = list(STUDY.jobs(resolved(STUDY, "smoke", overrides(ANNEALED))))
     assert [job.polish for job in jobs] == [100] * 2

@@ -1,5 +1,6 @@
 """The whole way: trained in pieces, measured, taken into a store, reported."""
 
+import time
 from dataclasses import replace
 
 import numpy as np
@@ -167,7 +168,7 @@ def test_a_diverged_network_is_told(tmp_path):
 def test_only_what_is_wanted_is_measured_and_training_that_is_done_is_kept(tmp_path):
     jobs, files = unit(), Files(tmp_path)
     with pytest.raises(Unfinished):
-        list(run_population(jobs, Scratch(files, "unit", seconds=1e-3, wanted=range(len(jobs)))))
+        list(run_population(jobs, Scratch(files, "unit", until=time.time() + 1e-3, wanted=range(len(jobs)))))
     (found,) = run_population(jobs, Scratch(files, "unit", wanted=[1]))
     assert list(found) == [1]
     weights = Scratch(files, "unit").folder / "weights.npz"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections import deque
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, replace
@@ -43,7 +44,7 @@ class Plan:
         for place, unit in enumerate(waiting if left > 0 else ()):
             if self.study.stops_in_time or self.expected(unit) <= left:
                 del waiting[place]
-                return replace(unit, seconds=left)
+                return replace(unit, until=time.time() + left)
         return None
 
     def shared(self) -> tuple[str, str]:

@@ -66,8 +66,8 @@ class Slurm:
         idle, lost = 0, 0  # rounds in a row without an outcome: ended by themselves, and from outside
         reason = ""
         while open_keys and idle < TRIES and lost < KILLS and plan.more():
-            seconds = plan.seconds_left()
-            left = [replace(unit, seconds=seconds) for unit in units if unit.wanted & open_keys]
+            until = time.time() + plan.seconds_left()
+            left = [replace(unit, until=until) for unit in units if unit.wanted & open_keys]
             shares = [share for number in range(self.workers) if (share := left[number :: self.workers])]
             given = [(reference, folders, url, [unit.plain() for unit in share]) for share in shares]
             tasks = executor.map_array(share_of_work, *zip(*given, strict=True))

@@ -28,7 +28,7 @@ class Source:
     what: str
     files: tuple[File, ...]
     licence: str = ""
-    # Known files that are not the official ones: name → md5. They hold part of the data, or a smaller view of them.
+    # Known files that are not the official ones: name → md5. They hold part of the data.
     editions: dict[str, str] = field(default_factory=dict)
 
 
@@ -119,7 +119,6 @@ _SOURCES = (
         editions={
             "train_32x32.mat": "018fb9e710c66a2453b9e1c8d2dd5a87",
             "test_32x32.mat": "b34125163805a41b9a1f6885246f5f43",
-            "svhn_7x7_gray.npz": "8d0f6b92429f11cd3d9257b9b3a36a3f",
         },
     ),
 )
@@ -153,6 +152,11 @@ def data_folder(folder: str | Path | None = None) -> Path:
     if configured:
         return Path(configured).expanduser()
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "basinscope" / "data"
+
+
+def small_file(name: str) -> str:
+    """The name of the file that holds a data set's 7 × 7 view."""
+    return f"{name}_7x7_gray.npz"
 
 
 def md5(path: Path) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import tarfile
+import zipfile
 import zlib
 from pathlib import Path
 from typing import Any
@@ -84,10 +85,15 @@ def read_svhn(path: Path) -> Pair:
 
 
 def read_npz(path: Path) -> tuple[Pair, Pair]:
-    """Arrays x_train, y_train, x_test and y_test in one NumPy archive without objects."""
-    with np.load(path, allow_pickle=False) as arrays:
-        train, test = (
-            (torch.from_numpy(arrays[f"x_{part}"]), torch.from_numpy(arrays[f"y_{part}"].astype(np.int64)))
-            for part in ("train", "test")
-        )
+    """Arrays x_train, y_train, x_test and y_test in one NumPy archive without objects, which has a checksum of each."""
+    try:
+        with np.load(path, allow_pickle=False) as arrays:
+            train, test = (
+                (torch.from_numpy(arrays[f"x_{part}"]), torch.from_numpy(arrays[f"y_{part}"].astype(np.int64)))
+                for part in ("train", "test")
+            )
+    except (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile, zlib.error) as error:
+        raise InputError(
+            f"{path} is no whole archive of images and labels ({error}) — copy or make it again"
+        ) from error
     return train, test

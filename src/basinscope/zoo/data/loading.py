@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ...errors import BasinscopeError, InputError
-from .catalogue import Source, data_folder, missing, names, source_of, verified
+from .catalogue import Source, data_folder, missing, names, small_file, source_of, verified
 from .formats import read_cifar, read_idx, read_npz, read_svhn
 from .sets import DataSet, Pair
 from .views import seven_by_seven
@@ -28,7 +28,8 @@ def load(
     """A data set with images (n, channels, height, width), float32 in [0, 1], and labels.
 
     Files are looked for in `folder/name`, where `folder` is $BASINSCOPE_DATA unless given, or the user's cache; their
-    hashes are checked at every call. `basinscope data fetch NAME` brings them there.
+    hashes are checked at every call. `basinscope data fetch NAME` brings them there. Where the official files are not,
+    the view `7x7` comes from the small file that `basinscope data shrink NAME` writes, if that is there.
 
     Args:
         name: `digits`, `mnist`, `fashion_mnist`, `cifar10` or `svhn`.
@@ -47,7 +48,8 @@ def load(
     if name == "digits":
         pairs = _digits()
     elif name in READERS:
-        pairs = READERS[name](data_folder(folder) / name, source_of(name), view)
+        place, source = data_folder(folder) / name, source_of(name)
+        pairs = (_small(place, source) if view == "7x7" else None) or READERS[name](place, source)
     else:
         raise InputError(f"unknown data set {name!r}: expected one of {', '.join(names())}")
     whole = DataSet(name, *pairs, 10).first(train, test)
@@ -77,7 +79,16 @@ def _digits() -> tuple[Pair, Pair]:
     return (images[:cut], labels[:cut]), (images[cut:], labels[cut:])
 
 
-def _idx(place: Path, source: Source, view: str) -> tuple[Pair, Pair]:
+def _small(place: Path, source: Source) -> tuple[Pair, Pair] | None:
+    """The 7 × 7 view from its own file; None where there is none, or the official files are there."""
+    path, official = place / small_file(source.name), [place / file.name for file in source.files]
+    if not path.is_file() or all(file.is_file() and verified(source, file) for file in official):
+        return None
+    (images, labels), (test_images, test_labels) = read_npz(path)
+    return (images[:, None], labels), (test_images[:, None], test_labels)
+
+
+def _idx(place: Path, source: Source) -> tuple[Pair, Pair]:
     arrays: list[Tensor] = []
     for file in source.files:
         path = place / file.name
@@ -89,30 +100,24 @@ def _idx(place: Path, source: Source, view: str) -> tuple[Pair, Pair]:
     return (images[:, None], labels.long()), (test_images[:, None], test_labels.long())
 
 
-def _cifar(place: Path, source: Source, view: str) -> tuple[Pair, Pair]:
+def _cifar(place: Path, source: Source) -> tuple[Pair, Pair]:
     for path in (place / source.files[0].name, *(place / name for name in source.editions)):
         if path.is_file():
             return read_cifar(path)  # checks the hash of every batch in it
     raise missing(source, place / source.files[0].name)
 
 
-def _svhn(place: Path, source: Source, view: str) -> tuple[Pair, Pair]:
+def _svhn(place: Path, source: Source) -> tuple[Pair, Pair]:
     paths = [place / file.name for file in source.files]
-    small = place / "svhn_7x7_gray.npz"
-    present = all(path.is_file() for path in paths)
-    checked = [verified(source, path) for path in paths if path.is_file()]
-    official = present and all(checked)
-    if view == "7x7" and not official and small.is_file():  # all images, though not from the official file
-        verified(source, small)
-        (images, labels), (test_images, test_labels) = read_npz(small)
-        return (images[:, None], labels), (test_images[:, None], test_labels)
-    if not present:
-        raise missing(source, next(path for path in paths if not path.is_file()))
+    for path in paths:
+        if not path.is_file():
+            raise missing(source, path)
+        verified(source, path)
     train, test = (read_svhn(path) for path in paths)
     return train, test
 
 
-READERS: dict[str, Callable[[Path, Source, str], tuple[Pair, Pair]]] = {
+READERS: dict[str, Callable[[Path, Source], tuple[Pair, Pair]]] = {
     "mnist": _idx,
     "fashion_mnist": _idx,
     "cifar10": _cifar,

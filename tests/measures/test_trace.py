@@ -51,7 +51,7 @@ def fitted(net, widths, n, loss, steps):
 
 
 def trace(land, **options):
-    return bs.hessian_trace(land, progress=False, **options)
+    return bs.trace(land, progress=False, **options)
 
 
 @pytest.mark.parametrize(("activation", "slope", "bend"), [

@@ -3,25 +3,27 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 from ..curvature.ghost import LayerTraces, layer_traces
 from ..curvature.operators import CurvatureOperator, hessian, residual
 from ..curvature.piecewise import piecewise_affine
 from ..curvature.stack_traces import stack_traces
 from ..curvature.trace import Trace, estimate_trace
+from ..deprecated import warn_renamed
 from ..errors import InputError
 from ..estimates import Check, Estimate
-from ..landscape import Landscape
+from ..landscape import Landscape, check_landscape
 from ..progress import Report, tracked
 
 MAX_STDERR_OF_RTOL = 1.05  # standard error in units of the one asked for: the rule that stops leaves a little more
 
 
-def hessian_trace(
+def trace(
     land: Landscape,
     *,
     matrix: str = "hessian",
-    rtol: float = 0.01,
+    rtol: float = 0.02,
     per_layer: bool = False,
     max_products: int = 2000,
     seed: int = 0,
@@ -55,9 +57,10 @@ def hessian_trace(
         >>> import torch, basinscope as bs
         >>> x = torch.tensor([[1.0, 2.0], [3.0, 0.0]])
         >>> land = bs.Landscape(torch.nn.Linear(2, 1), "mse", (x, torch.zeros(2, 1)))
-        >>> bs.hessian_trace(land).value  # Σ_j mean(x_j²) + 1
+        >>> bs.trace(land).value  # Σ_j mean(x_j²) + 1
         8.0
     """
+    check_landscape(land)
     if matrix not in ("hessian", "fisher", "covariance"):
         raise InputError(f"matrix must be 'hessian', 'fisher' or 'covariance', got {matrix!r}")
     if not 0 < rtol < 1:
@@ -67,6 +70,14 @@ def hessian_trace(
     with tracked(f"Trace of the {matrix}", progress) as report:
         known, random = _parts(land, matrix, rtol, per_layer, max_products, seed, memory, report)
     return _estimate(land, matrix, rtol, per_layer, known, random)
+
+
+def hessian_trace(land: Landscape, **options: Any) -> Estimate:
+    """`trace` by its former name; of the Hessian alone."""
+    warn_renamed("hessian_trace", "trace")
+    if options.get("matrix", "hessian") != "hessian":
+        raise InputError(f"hessian_trace is of the Hessian — call bs.trace(land, matrix={options['matrix']!r})")
+    return trace(land, **options)
 
 
 def _parts(
