@@ -146,7 +146,7 @@ class Landscape:
 
     @property
     def device(self) -> torch.device:
-        """Where the parameters live."""
+        """The device of the parameters."""
         return next(iter(self.parameters.values())).device
 
     @property

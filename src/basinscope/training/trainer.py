@@ -79,7 +79,7 @@ class Trainer:
             self._write_row(self._record.start, [measure for measure in self._measures if measure.every.start])
         while self._end is None and not self._reached(batches, last):
             self._step()
-            report(self._done(batches, last), self._caption())
+            report(self._fraction_done(batches, last), self._caption())
         if self._end is None:
             if not self._rows or self._rows[-1]["step"] != self._clock.step:
                 self._write_row(True, [])
@@ -145,7 +145,7 @@ class Trainer:
             last is not None and self._clock.step >= last
         )
 
-    def _done(self, batches: int | None, last: int | None) -> float:
+    def _fraction_done(self, batches: int | None, last: int | None) -> float:
         """The fraction of the training that is behind."""
         parts = [0.0]
         if batches is not None:

@@ -229,7 +229,7 @@ def _chain(module: nn.Module, prefix: str = "") -> list[tuple[str, nn.Module]] |
 
 
 def _uses(module: nn.Module) -> int:
-    """How many times a weight layer is run: a module that stands in a Sequential twice is run twice."""
+    """The number of runs of weight layers: a module that stands in a Sequential twice is run twice."""
     total = 0
     for child in module._modules.values():
         total += _uses(child) if isinstance(child, nn.Sequential) else isinstance(child, (nn.Linear, nn.Conv2d))
@@ -356,7 +356,7 @@ def _dense(weight: Tensor, bias: bool, inputs: Shape, outputs: Shape) -> Tensor:
 
 
 def _toeplitz(weight: Tensor, bias: bool, inputs: Shape, outputs: Shape) -> Tensor:
-    """The same for a convolution: T[(dy, x + dx, c), (x, o)] = weight[o, c, dy, dx]."""
+    """The parameter's number at each place of a convolution's T[(dy, x + dx, c), (x, o)] = weight[o, c, dy, dx]."""
     out, channels, kernel, across = weight.shape
     count = weight.numel() + (out if bias else 0)
     table = torch.full((kernel * inputs.width, outputs.width), count)

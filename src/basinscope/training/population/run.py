@@ -231,10 +231,10 @@ class Population:
         path = None if checkpoint is None else Path(checkpoint)
         if path is not None and path.is_file():
             self.load(path)
-        began = saved = time.monotonic()
+        started = saved = time.monotonic()
         at = self.step
         with tracked(f"training {len(self)} networks", progress) as report:
-            while at < steps and (limit is None or time.monotonic() - began < limit):
+            while at < steps and (limit is None or time.monotonic() - started < limit):
                 stop = min(steps, (at // BLOCK + 1) * BLOCK)
                 self._stepper.block(stop - at)
                 at = self.step  # waits for the device

@@ -41,7 +41,7 @@ class Stacked:
 
     @property
     def tile_bytes(self) -> int:
-        """What stays in a core's cache."""
+        """Bytes that stay in the cache of a processor core."""
         return 2**22
 
     def pool(self, samples: Samples) -> tuple[Tensor, Tensor]:

@@ -45,7 +45,7 @@ def load(path: Path, about: Mapping[str, Any]) -> dict[str, Tensor]:
 
 
 def _difference(stored: Any, expected: Any) -> str:
-    """Where two settings differ, in few words."""
+    """The difference of two settings in few words."""
     if isinstance(stored, list) and isinstance(expected, list):
         if len(stored) != len(expected):
             return f"{len(stored)} there, {len(expected)} here"

@@ -15,7 +15,7 @@ from ...errors import InputError
 
 @dataclass(frozen=True)
 class Layout:
-    """Where the entries of the parameters lie in a row, and the shapes of the parameters."""
+    """The places of the parameters' entries in a row, and the shapes of the parameters."""
 
     places: Tensor
     shapes: tuple[torch.Size, ...]

@@ -145,7 +145,7 @@ def source_of(name: str) -> Source:
 
 
 def data_folder(folder: str | Path | None = None) -> Path:
-    """Where data sets live: `folder`, else $BASINSCOPE_DATA, else the user's cache."""
+    """The folder of all data sets: `folder`, else $BASINSCOPE_DATA, else the user's cache."""
     if folder is not None:
         return Path(folder).expanduser()
     configured = os.environ.get("BASINSCOPE_DATA")
