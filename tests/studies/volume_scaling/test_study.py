@@ -1,6 +1,7 @@
 """Exact values of the study beside brute force, and a small run of it."""
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from basinscope.runs.driver import run
@@ -29,21 +30,23 @@ def test_exact_energies_on_a_grid(nbeta):
     assert DENSITIES["hyperbola"].energy(nbeta) == pytest.approx(crossed, rel=1e-4)
 
 
-def test_a_small_run_ends_near_lambda(tmp_path):
-    small = {
-        "landscapes": ["hyperbola (xy)²"],
-        "particles": 64,
-        "banana": [],
-        "hyperbola": [4.0],
-        "acceptances": [0.95],
-    }
+def test_volumes_end_near_lambda(tmp_path):
+    small = {"landscapes": ["hyperbola (xy)²"], "particles": 64, "banana": [], "hyperbola": []}
     store = Store(tmp_path / "store")
     assert run(STUDY, store, settings=small, progress=False).complete
     results = Results(STUDY, STUDY.settings(**small), store)
-    (volumes,) = volume_table(results.table).to_dict("records")
-    assert (volumes["exact"], volumes["multiplicity"], volumes["smallest"]) == (0.5, 2, pytest.approx(1e-10))
-    assert_within(volumes["llc"], 0.5, volumes["stderr"], freedom=15)
-    (sampled,) = sampler_table(results.table).to_dict("records")
-    assert sampled["off"] == pytest.approx((sampled["mean"] - sampled["exact"]) / sampled["stderr"])
+    (row,) = volume_table(results.table).to_dict("records")
+    assert (row["exact"], row["multiplicity"], row["smallest"]) == (0.5, 2, pytest.approx(1e-10))
+    assert_within(row["llc"], 0.5, row["stderr"], freedom=15)
     (tmp_path / "report").mkdir()
     assert all(path.stat().st_size for path in STUDY.report(results, tmp_path / "report"))
+
+
+def test_samplers_stand_beside_exact_energies():
+    job = {"part": "samplers", "density": "hyperbola", "nbeta": 4.0, "stderr": 0.01, "divergences": 2.0}
+    exact = DENSITIES["hyperbola"].energy(4.0)
+    rows = [{**job, "acceptance": 0.8, "mean": exact + 0.02}, {**job, "acceptance": 0.0, "mean": exact - 0.01}]
+    made = sampler_table(pd.DataFrame(rows))
+    assert made["target"].tolist() == ["hyperbola, nβ = 4"] * 2
+    assert made["sampler"].tolist() == ["NUTS, acceptance 0.8", "engine"]
+    assert made["off"].tolist() == pytest.approx([2.0, -1.0])
