@@ -28,12 +28,14 @@ ROOT = Path(__file__).parents[2]
 SOUND = {
     "started": 8, "diverged": 0, "interrupted": False, "sampler": "hmc", "acceptance": 0.8, "rhat": 1.01, "drift": 0.0,
     "virial": 1.0, "virial_stderr": 0.001, "slope": 0.0, "nbeta": 10.0, "gamma": 1.0, "largest_eigenvalue": 0.01,
-    "gradient_term": 0.0, "gamma_curve": [(1 / 3, 12.0, 0.1), (1.0, 10.0, 0.1), (3.0, 8.0, 0.1)],
+    "gradient_term": 0.0, "smallest_eigenvalue": -0.05,
+    "gamma_curve": [(1 / 3, 12.0, 0.1), (1.0, 10.0, 0.1), (3.0, 8.0, 0.1)],
 }  # fmt: skip
 
 # Each limit with a λ̂ = 10 ± 0.2 that passes, and a limit under which the same run would not.
 LIMITS = {
     "MAX_GRADIENT_SHARE": ({"gradient_term": 0.9}, 0.08),
+    "MAX_DOWNWARD_CURVATURE": ({}, 0.1),
     "MIN_ACCEPTANCE": ({"acceptance": 0.15}, 0.2),
     "MAX_DRIFT_SHARE": ({"drift": 0.45, "stderr": 0.01}, 0.04),
     "MAX_DRIFT_STDERRS": ({"drift": 1.0}, 4.0),

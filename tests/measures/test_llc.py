@@ -106,6 +106,20 @@ def test_gradient_lowers_the_value(seed):
     assert found.diagnostics["gradient_term"] == pytest.approx(term, rel=1e-3)
 
 
+def test_a_saddle_without_a_gradient_is_doubted(seed):
+    # Two components to learn and one learned: nothing at w* but the curvature says that there is lower ground.
+    x = white(60, 4)
+    net = nn.Sequential(nn.Linear(4, 3, bias=False), nn.Linear(3, 4, bias=False)).double()
+    for layer in net:
+        nn.init.zeros_(layer.weight)
+        layer.weight.data[0, 0] = 1.0
+    land = bs.Landscape(net, "mse", (x, x * torch.tensor([1.0, 0.5, 0.0, 0.0], dtype=f64)))
+    found = bs.llc(land, gamma=1.0, seed=seed, draws=16, **(CHEAP | {"budget": 0.5}))
+    assert found.diagnostics["gradient_term"] == pytest.approx(0.0, abs=1e-9)
+    assert found.verdict != "ok"
+    assert any("a saddle" in warning for warning in found.warnings)
+
+
 def test_a_negative_value_fails(seed):
     offset = [0.5, 0.5, 0.0, 0.0, 0.0]
     exact = quadratic_value(SIGMA, T, 1.0, [0.5, 0.5, 0.0, 0.0, 0.0])

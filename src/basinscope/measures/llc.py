@@ -160,11 +160,14 @@ def _diagnostics(measured: Sampler, outcome: Outcome, sides: dict[float, tuple[f
 def _curvature(measured: Sampler, outcome: Outcome) -> dict[str, Any]:
     """What curvature at w* says; not measured for a plain kernel, whose cost it would outweigh."""
     if outcome.sampler not in ("hmc", "minibatch"):
-        return {"gradient_term": None, "largest_eigenvalue": None, "half_soft_rank": None}
+        names = ("gradient_term", "largest_eigenvalue", "smallest_eigenvalue", "half_soft_rank")
+        return dict.fromkeys(names)
     known = measured.geometry
+    descent = known.descent(outcome.at)
     return {
-        "gradient_term": known.gradient_term(outcome.at),
+        "gradient_term": descent.gradient_term,
         "largest_eigenvalue": float(known.values[0]),
+        "smallest_eigenvalue": descent.least_curvature,
         "half_soft_rank": known.half_soft_rank(outcome.at) if known.complete else None,
     }
 

@@ -12,6 +12,7 @@ from .checks import check_completion, check_mixing, check_precision, check_survi
 
 # Shares are of λ̂ itself.
 MAX_GRADIENT_SHARE = 0.1  # gradient term ½(nβ)²gᵀA⁻¹g: by about this much λ̂ is low where w* is no minimum
+MAX_DOWNWARD_CURVATURE = 1.0  # −nβσ of the least eigenvalue σ, in units of γ, which keeps chains from falling
 MIN_ACCEPTANCE = 0.1  # accepted proposals of a Metropolis sampler
 MAX_STDERR_OF_PRECISE = 0.01  # standard error below which chains need no more mixing
 MAX_DRIFT_SHARE = 0.05  # change of λ̂ over the run's last half
@@ -53,6 +54,8 @@ def _checks(value: float, stderr: float, seen: Mapping[str, Any]) -> Iterator[Ch
     scale = abs(value)
     if value > 0 and seen.get("gradient_term") is not None:
         yield _gradient(seen["gradient_term"], value)
+    if seen.get("smallest_eigenvalue") is not None:
+        yield _saddle(seen)
     if value > -MAX_NEGATIVE_STDERRS * stderr or not math.isfinite(stderr):
         yield check_precision(stderr, scale, "λ̂", "raise budget", few="raise draws or lower burn_in")
     if seen.get("acceptance") is not None and seen.get("sampler") in _METROPOLIS:
@@ -82,6 +85,17 @@ def _gradient(term: float, value: float) -> Check:
         "gradient term at w*", f"{term / value:.1%} of λ̂", f"at most {MAX_GRADIENT_SHARE:.0%}",
         term <= MAX_GRADIENT_SHARE * value, "train longer, or read λ̂ as a lower value",
         reason=f"not at a minimum: the gradient term ½(nβ)²gᵀA⁻¹g = {term:.3g} is {term / value:.0%} of λ̂",
+    )  # fmt: skip
+
+
+def _saddle(seen: Mapping[str, Any]) -> Check:
+    """Where the loss curves downwards by more than the localiser curves upwards, w* is no minimum, slope or none."""
+    least, gamma = seen["smallest_eigenvalue"], seen["gamma"]
+    downward = max(0.0, -seen["nbeta"] * least) / gamma
+    return Check(
+        "downward curvature at w*, −nβσ/γ", f"{downward:.3g}", f"at most {MAX_DOWNWARD_CURVATURE:g}",
+        downward <= MAX_DOWNWARD_CURVATURE, "train longer, or raise gamma",
+        reason=f"a saddle: the Hessian has the eigenvalue {least:.3g} at w*, which gamma={gamma:.3g} does not outweigh",
     )  # fmt: skip
 
 
