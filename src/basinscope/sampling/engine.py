@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ..streams import CAPTURED, Captured, FilledConstants, capturable
-from .kernels.base import Draw, Kernel, Random, row_dot
+from .kernels.base import Draw, Kernel, Random
+from .rows import row_dot
 from .target import Evaluate
 
 
