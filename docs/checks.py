@@ -26,7 +26,7 @@ def of_llc() -> Iterator[Any]:
         "started": 8, "diverged": 1, "interrupted": True, "sampler": "hmc", "acceptance": 0.0, "rhat": 9.0,
         "drift": 9.0, "virial_stderr": 0.1, "slope": 1.0, "nbeta": 1.0, "gamma": 9.0, "largest_eigenvalue": 1.0,
         "gradient_term": 9.0, "smallest_eigenvalue": -99.0,
-        "gamma_curve": [(3.0, 9.0, 0.1), (9.0, 1.0, 0.1), (27.0, 0.3, 0.1)],
+        "gamma_slope": -1.0,
     }  # fmt: skip
     nan = float("nan")
     shown = [

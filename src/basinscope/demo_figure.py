@@ -13,7 +13,7 @@ CHAIN, MEAN, QUADRATIC, INK = "#9ecae1", "#2166ac", "#b2182b", "#333333"
 
 
 def draw(llc: Estimate, curve: Sequence[tuple[float, float]]) -> Any:
-    """Left: nβ·(L_n(w) − L_n(w*)) along the chains. Right: λ̂ at γ/3, γ and 3γ over half the soft rank.
+    """Left: nβ·(L_n(w) − L_n(w*)) along the chains. Right: λ̂ and its slope in γ over half the soft rank.
 
     Args:
         llc: the estimate, with its traces.
@@ -67,13 +67,15 @@ def _chains(axes: Any, llc: Estimate) -> None:
 def _resolutions(axes: Any, llc: Estimate, curve: Sequence[tuple[float, float]]) -> None:
     gammas, halves = np.array(curve).T
     axes.plot(gammas, halves, color=QUADRATIC, linewidth=1.4, label="½ soft rank of the Hessian")
-    points = llc.diagnostics.get("gamma_curve", [])
-    if points:
-        where, values, errors = np.array(points).T
-        axes.errorbar(
-            where, values, 1.645 * errors, fmt="o", color=MEAN, markersize=5, capsize=3, label="λ̂, 90 % intervals"
-        )
-    axes.axvline(llc.diagnostics["gamma"], color=INK, linewidth=0.8, linestyle=":")
+    gamma = llc.diagnostics["gamma"]
+    axes.errorbar(
+        gamma, llc.value, 1.645 * llc.stderr, fmt="o", color=MEAN, markersize=5, capsize=3,
+        label="λ̂, 90 % interval and slope",
+    )  # fmt: skip
+    around = gamma * np.array([1 / 3, 3])
+    slope = llc.diagnostics.get("gamma_slope", np.nan)
+    axes.plot(around, llc.value + slope * np.log(around / gamma), color=MEAN, linewidth=1.4)
+    axes.axvline(gamma, color=INK, linewidth=0.8, linestyle=":")
     axes.set_xscale("log")
     axes.set_ylim(bottom=0)
     axes.set_xlabel("localisation γ")

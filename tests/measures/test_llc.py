@@ -76,14 +76,27 @@ def test_diagnostics_of_the_quadratic(estimate):
     assert found["trace"].shape[0] == found["chains"]
 
 
-def test_gamma_curve(estimate):
-    curve = estimate.diagnostics["gamma_curve"]
-    assert [gamma for gamma, _, _ in curve] == pytest.approx([1 / 3, 1.0, 3.0])
-    for gamma, value, stderr in curve:
-        exact = quadratic_value(SIGMA, T, gamma)
-        assert stderr < 0.05 * exact
-        assert_within(value, exact, stderr, SAMPLED, bias=1e-3 * exact)
-    assert curve[1][1] == estimate.value
+def slope_in_gamma(sigma, nbeta, gamma):
+    """∂/∂log γ of ½ Σ tσ/(tσ + γ): −½ Σ tσγ/(tσ + γ)²."""
+    return -0.5 * sum(nbeta * s * gamma / (nbeta * s + gamma) ** 2 for s in sigma)
+
+
+def test_slope_in_gamma(estimate):
+    slope, stderr = estimate.diagnostics["gamma_slope"], estimate.diagnostics["gamma_slope_stderr"]
+    exact = slope_in_gamma(SIGMA, T, 1.0)
+    assert 0 < stderr < 0.3 * abs(exact)
+    assert_within(slope, exact, stderr, SAMPLED)
+
+
+@pytest.mark.slow
+def test_slope_in_gamma_on_minibatches(seed):
+    sigma = [1.0, 0.5, 0.1, 0.02]
+    land = quadratic(sigma, n=5000, noise=1.0)
+    found = bs.llc(land, nbeta=100.0, gamma=5.0, sampler="minibatch", seed=seed, **CHEAP).diagnostics
+    exact = slope_in_gamma(sigma, 100.0, 5.0)
+    assert 0 < found["gamma_slope_stderr"] < 0.3 * abs(exact)
+    bias = 0.1 * abs(exact)  # of the smallest step
+    assert_within(found["gamma_slope"], exact, found["gamma_slope_stderr"], SAMPLED, bias=bias)
 
 
 def test_condition_number_of_a_million(seed):

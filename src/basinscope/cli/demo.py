@@ -58,7 +58,7 @@ def summary(demo: Demo) -> Group:
             f"{trained.seconds:.0f} s",
         ),
     )
-    return Group(panel, "", about, "", _pairs(*_details(llc)), "", _curve(demo))
+    return Group(panel, "", about, "", _pairs(*_details(llc)))
 
 
 def _widths(demo: Demo) -> Iterator[int]:
@@ -96,19 +96,8 @@ def _details(llc: Estimate) -> Iterator[tuple[str, str]]:
     if found.get("heat_capacity") is not None:
         yield "heat capacity", f"(nβ)² Var L = {found['heat_capacity']:.1f}"
     yield "gradient term", f"{found['gradient_term']:.2g} (0 at a minimum)"
-
-
-def _curve(demo: Demo) -> Table:
-    """λ̂ beside half the soft rank at each γ that was sampled."""
-    halves = dict(demo.curve)
-    table = Table("γ", "λ̂", "½ soft rank", box=None, header_style="dim", pad_edge=False, padding=(0, 3))
-    for column in table.columns:
-        column.justify = "right"
-    for gamma, value, stderr in demo.llc.diagnostics.get("gamma_curve", []):
-        own = gamma == demo.llc.diagnostics["gamma"]
-        row = (f"{gamma:.3g}", f"{value:.1f} ± {stderr:.1f}", f"{halves[gamma]:.1f}" if gamma in halves else "–")
-        table.add_row(*row, style="bold" if own else None)
-    return table
+    if "gamma_slope" in found:
+        yield "localisation", f"∂λ̂/∂log γ = {found['gamma_slope']:.1f} ± {found['gamma_slope_stderr']:.1f}"
 
 
 def _pairs(*rows: tuple[str, str]) -> Table:

@@ -12,7 +12,7 @@ from ..errors import InputError
 from ..estimates import Estimate
 from ..landscape import Landscape
 from ..progress import tracked
-from ..sampling.calibration import Resolution, resolution
+from ..sampling.calibration import resolution
 from ..sampling.local import Outcome, Sampler, Settings
 from .llc_checks import llc_checks
 
@@ -60,7 +60,7 @@ def llc(
 
     Returns:
         An `Estimate`; `diagnostics` holds R̂, ESS, the virial ratio E[δ·∇U]/d (1 in equilibrium), the heat capacity
-        (nβ)²Var L, the gradient term, λ̂ at γ/3 and 3γ, and the chains' traces.
+        (nβ)²Var L, the gradient term, the slope ∂λ̂/∂log γ = −(γ/2) nβ Cov(L, ‖δ‖²), and the chains' traces.
 
     Examples:
         >>> import torch, basinscope as bs
@@ -80,40 +80,20 @@ def llc(
     with tracked("llc", progress) as report:
         measured = Sampler(land, settings)
         outcome = measured.run(at, report)
-        sides = _sides(measured, outcome, report)
-    return judged(measured, outcome, sides)
+    return judged(measured, outcome)
 
 
-def _sides(measured: Sampler, outcome: Outcome, report: Any) -> dict[float, tuple[float, float]]:
-    """λ̂ and its standard error at γ/3 and 3γ, from where the chains are; none for a run that was cut short or is a
-    plain kernel."""
-    if outcome.sampler not in ("hmc", "minibatch") or outcome.interrupted or outcome.diverged:
-        return {}
-    try:
-        return {
-            gamma: _told(measured.run(Resolution(outcome.at.nbeta, gamma), report, outcome))
-            for gamma in (outcome.at.gamma / 3, 3 * outcome.at.gamma)
-        }
-    except KeyboardInterrupt:
-        return {}
-
-
-def _told(outcome: Outcome) -> tuple[float, float]:
-    """λ̂ and its standard error."""
-    return outcome.at.nbeta * outcome.excess, outcome.at.nbeta * outcome.stderr
-
-
-def judged(measured: Sampler, outcome: Outcome, sides: dict[float, tuple[float, float]]) -> Estimate:
+def judged(measured: Sampler, outcome: Outcome) -> Estimate:
     """The estimate with its verdict, from a finished run."""
-    value, sampled = _told(outcome)
-    stderr = math.hypot(sampled, _ROUNDING[measured.land.dtype] * abs(value))
-    diagnostics = _diagnostics(measured, outcome, sides)
+    value = outcome.at.nbeta * outcome.excess
+    stderr = math.hypot(outcome.at.nbeta * outcome.stderr, _ROUNDING[measured.land.dtype] * abs(value))
+    diagnostics = _diagnostics(measured, outcome)
     return Estimate("llc", value, stderr, llc_checks(value, stderr, diagnostics), diagnostics)
 
 
-def _diagnostics(measured: Sampler, outcome: Outcome, sides: dict[float, tuple[float, float]]) -> dict[str, Any]:
+def _diagnostics(measured: Sampler, outcome: Outcome) -> dict[str, Any]:
     at, land, run = outcome.at, measured.land, outcome.main
-    found: dict[str, Any] = {
+    diagnostics: dict[str, Any] = {
         "nbeta": at.nbeta,
         "gamma": at.gamma,
         "n": land.n,
@@ -136,9 +116,10 @@ def _diagnostics(measured: Sampler, outcome: Outcome, sides: dict[float, tuple[f
         **run.settings,
     }
     if run.alive.sum() < 2:
-        return found
+        return diagnostics
     summary, virial = run.summary(), run.summary("virial")
-    found |= {
+    slope, slope_stderr = run.slope_in_gamma()
+    diagnostics |= {
         "rhat": outcome.rhat,
         "ess": summary.ess,
         "acceptance": run.summary("acceptance").mean,
@@ -151,10 +132,11 @@ def _diagnostics(measured: Sampler, outcome: Outcome, sides: dict[float, tuple[f
             (each.step_size, at.nbeta * each.summary().mean) for each in outcome.runs if each.alive.sum() > 1
         ],
         "slope": outcome.slope,
-        "gamma_curve": [(gamma, *side) for gamma, side in sorted({**sides, at.gamma: _told(outcome)}.items())],
+        "gamma_slope": at.nbeta * slope,
+        "gamma_slope_stderr": at.nbeta * slope_stderr,
         "trace": _trace(at.nbeta, outcome),
     }
-    return found
+    return diagnostics
 
 
 def _curvature(measured: Sampler, outcome: Outcome) -> dict[str, Any]:

@@ -20,7 +20,7 @@ MAX_DRIFT_STDERRS = 4 * math.sqrt(2)  # of that change, in standard errors of λ
 MAX_VIRIAL_ERROR = 0.1  # of the virial ratio, which is 1
 MAX_VIRIAL_STDERRS = 4.0  # of its distance from 1, in its own standard errors
 MAX_STEP_BIAS = 0.15  # distance of the smallest step from the extrapolation to zero
-MIN_LOCALISER_GROWTH = 2.2  # λ̂(γ/3)/λ̂(γ) that is nearly the 3 of a basin without curvature
+MAX_LOCALISER_SHARE = 0.7  # −∂log λ̂/∂log γ, which is 1 in a basin without curvature
 
 _METROPOLIS = ("hmc", "mala")  # samplers that reject
 
@@ -76,7 +76,7 @@ def _checks(value: float, stderr: float, seen: Mapping[str, Any]) -> Iterator[Ch
             "raise batch_size or budget",
             reason=f"step-size bias: the smallest step is {slope:.0%} off the extrapolation",
         )  # fmt: skip
-    if len(seen.get("gamma_curve") or ()) >= 3:
+    if value > 0 and seen.get("gamma_slope") is not None and seen.get("largest_eigenvalue") is not None:
         yield _localiser(seen, value)
 
 
@@ -130,11 +130,11 @@ def _virial(ratio: float, stderr: float) -> Check:
 
 
 def _localiser(seen: Mapping[str, Any], value: float) -> Check:
-    """λ̂ is the localiser's where no direction is stiffer than γ and λ̂ grows nearly in proportion to 1/γ."""
-    stiffness, gamma, wider = seen["nbeta"] * seen["largest_eigenvalue"], seen["gamma"], seen["gamma_curve"][0][1]
+    """λ̂ is the localiser's where no direction is stiffer than γ and λ̂ falls nearly in proportion to γ."""
+    stiffness, gamma, share = seen["nbeta"] * seen["largest_eigenvalue"], seen["gamma"], -seen["gamma_slope"] / value
     return Check(
         "stiffest direction, nβσ₁/γ", f"{stiffness / gamma:.3g}",
-        f"above 1, or λ̂ at γ/3 below {MIN_LOCALISER_GROWTH:g} times λ̂",
-        stiffness > gamma or wider < MIN_LOCALISER_GROWTH * value, "lower gamma or raise nbeta",
-        reason=f"prior-dominated: no direction is stiffer than gamma={gamma:.3g}, and λ̂ triples with 1/gamma",
+        f"above 1, or λ̂ falling with γ by a power of at most {MAX_LOCALISER_SHARE:g}",
+        stiffness > gamma or share <= MAX_LOCALISER_SHARE, "lower gamma or raise nbeta",
+        reason=f"prior-dominated: no direction is stiffer than gamma={gamma:.3g}, and λ̂ falls as gamma^−{share:.2f}",
     )  # fmt: skip

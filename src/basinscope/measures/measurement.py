@@ -230,8 +230,7 @@ def _affordable(land: Landscape, budget: float) -> Landscape:
 def _quadratic(land: Landscape, found: Mapping[str, Any], seed: int) -> tuple[Estimate, list[tuple[float, float]]]:
     """½ soft rank at the measured γ, and over a range of γ."""
     nbeta, gamma = found["nbeta"], found["gamma"]
-    sampled = [point[0] for point in found.get("gamma_curve", [])]
-    gammas = sorted({gamma, *sampled, *map(float, gamma * np.geomspace(1 / _SPREAD, _SPREAD, _CURVE))})
+    gammas = sorted({gamma, *map(float, gamma * np.geomspace(1 / _SPREAD, _SPREAD, _CURVE))})
     place = gammas.index(gamma)
     reasons = []
     for matrix in ("hessian", "fisher"):

@@ -28,11 +28,9 @@ from .warming import pilot
 SAMPLERS = ("auto", "hmc", "minibatch", *plain.KERNELS)
 _POINTS = 6  # chain positions over which curvature is averaged
 _PILOT = 24  # transitions of the run that finds them
-_MAIN = 0.6  # share of the budget for the asked-for resolution; γ/3 and 3γ get a third of that each
-_RELAXATIONS = 8  # first round of minibatch chains in units of 1/(εa) of the slowest mode; half that at γ/3 and 3γ
+_RELAXATIONS = 8  # first round of minibatch chains in units of 1/(εa) of the slowest mode
 _BATCH = 512  # samples of a batch to begin with
-_FEWEST = 512  # minibatch steps whatever they cost; half that at γ/3 and 3γ
-_SIDE_RTOL = 0.05  # tolerance of the values at γ/3 and 3γ
+_FEWEST = 512  # minibatch steps whatever they cost
 
 
 @dataclass(frozen=True)
@@ -137,8 +135,8 @@ class Sampler:
         return geometry(self.land, self.losses, displacements, self.settings.seed, products)
 
     def run(self, at: Resolution, report: Report, start: Outcome | None = None) -> Outcome:
-        """Sample at resolution `at`; `start` is an outcome at a neighbouring one, whose chains go on from where they
-        are, for a shorter run."""
+        """Sample at resolution `at`, with chains from w* or, where there is a `start`, from where those of an outcome
+        at a neighbouring resolution ended."""
         sampler = self._chosen(at) if start is None else start.sampler
         self._refuse_unused(sampler)
         if sampler == "hmc":
@@ -181,8 +179,7 @@ class Sampler:
         settings = self.settings
         chains = self._chains_adjusted()
         target = self._target(at, self.geometry)
-        evaluations = int(_MAIN * settings.budget / self._cost.of(self.land.n, chains))
-        side = start is not None
+        evaluations = int(settings.budget / self._cost.of(self.land.n, chains))
         if start is None:
             there, size, evaluations = adjusted.pilot(
                 target, self._at_origin(chains), settings.seed, _PILOT, evaluations
@@ -191,15 +188,14 @@ class Sampler:
         else:
             target, position = self._whitened(start.displacement, at)
             size = start.main.step_size
-            evaluations //= 3
         run = adjusted.sample(
             target,
             position,
             seed=settings.seed + 1,
-            rtol=_SIDE_RTOL if side else settings.rtol,
+            rtol=settings.rtol,
             evaluations=evaluations,
             report=report,
-            draws=None if side else settings.draws,
+            draws=settings.draws,
             step_size=settings.step_size,
             first_size=size,
             discard=0.5 if settings.burn_in is None else settings.burn_in,
@@ -227,8 +223,7 @@ class Sampler:
         chains = groups * max(2, per_group)
 
         least = self._cost.of(batch, chains)
-        side = start is not None
-        budget = max((_FEWEST / 2 if side else _FEWEST) * least, _MAIN * settings.budget / (3 if side else 1))
+        budget = max(_FEWEST * least, settings.budget)
         if start is None:
             target, position, guess = self._scouted(at, chains, batch, int(budget / least) // 8)
         else:
@@ -242,10 +237,10 @@ class Sampler:
             grows=settings.batch_size is None,
             guess=guess,
             seed=settings.seed + 1,
-            rtol=_SIDE_RTOL if side else settings.rtol,
+            rtol=settings.rtol,
             price=self._cost.of,
             budget=budget,
-            relaxations=_RELAXATIONS / 2 if side else _RELAXATIONS,
+            relaxations=_RELAXATIONS,
             report=report,
         )
         if any(run.alive.sum() < 2 for run in runs):

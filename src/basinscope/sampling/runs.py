@@ -45,6 +45,21 @@ class Run:
         )
         return summarize(blocks, squares, self.trace.width)
 
+    def slope_in_gamma(self) -> tuple[float, float]:
+        """∂E[L − L(w*)]/∂log γ and its standard error, from the draws at this γ alone.
+
+        The posterior's density is ∝ exp(−nβL − (γ/2)‖δ‖²), so that the derivative of a mean with respect to γ is minus
+        its covariance with ½‖δ‖²: −(γ/2) Cov(L, ‖δ‖²).
+        """
+        excess, distance, both = (
+            self.trace.values(name, discard=self.discard, chains=self.alive)
+            for name in ("excess", "distance", "excess_distance")
+        )
+        mean, middle = excess.mean(), distance.mean()
+        products = both - mean * distance - middle * excess + mean * middle  # block means of (L − E L)(‖δ‖² − E‖δ‖²)
+        half = 0.5 * self.target.gamma
+        return -half * float(products.mean()), half * _error(products)
+
     def excess(self, control: bool | None = None) -> tuple[float, float]:
         """Mean excess loss E[L − L(w*)] and its standard error, with virial identities as control variates.
 
