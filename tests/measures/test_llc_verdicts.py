@@ -90,7 +90,8 @@ def test_what_the_run_itself_says_is_doubted():
     lost = replace(whole.main, alive=np.arange(CHAINS) > 0)
     assert verdict(replace(whole, runs=[lost])) == ("doubtful", ["diverged chains"])
     assert verdict(replace(whole, runs=[replace(whole.main, interrupted=True)])) == ("doubtful", ["partial"])
-    assert verdict(replace(whole, slope=0.2)) == ("doubtful", ["step-size bias"])
+    assert verdict(replace(whole, sampler="minibatch", slope=0.2)) == ("doubtful", ["step-size bias"])
+    assert verdict(replace(whole, sampler="sgld", slope=np.nan)) == ("doubtful", ["step-size bias"])
     assert verdict(replace(whole, stderr=0.2 * whole.excess)) == ("doubtful", ["imprecise"])
 
 

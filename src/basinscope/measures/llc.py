@@ -88,7 +88,7 @@ def judged(measured: Sampler, outcome: Outcome) -> Estimate:
     value = outcome.at.nbeta * outcome.excess
     stderr = math.hypot(outcome.at.nbeta * outcome.stderr, _ROUNDING[measured.land.dtype] * abs(value))
     diagnostics = _diagnostics(measured, outcome)
-    return Estimate("llc", value, stderr, llc_checks(value, stderr, diagnostics), diagnostics)
+    return Estimate("llc", value, stderr, llc_checks(value, stderr, diagnostics), diagnostics, outcome.freedom)
 
 
 def _diagnostics(measured: Sampler, outcome: Outcome) -> dict[str, Any]:
@@ -109,6 +109,7 @@ def _diagnostics(measured: Sampler, outcome: Outcome) -> dict[str, Any]:
         "batch_size": outcome.batch_size,
         "persistence": None if outcome.pace is None else outcome.pace.persistence,
         "control_variates": outcome.control_variates,
+        "rtol": measured.settings.rtol,
         "interrupted": outcome.interrupted,
         "exhausted": outcome.exhausted,
         "batched": measured.losses.batched,
@@ -125,7 +126,7 @@ def _diagnostics(measured: Sampler, outcome: Outcome) -> dict[str, Any]:
         "acceptance": run.summary("acceptance").mean,
         "virial": virial.mean / land.dimension,
         "virial_stderr": virial.stderr / land.dimension,
-        "drift": at.nbeta * run.drift(),
+        "drift": at.nbeta * run.drift(run.correction()),
         "distance": math.sqrt(run.summary("distance").mean),
         "heat_capacity": at.nbeta**2 * summary.variance if outcome.batch_size is None else None,
         "by_step_size": [

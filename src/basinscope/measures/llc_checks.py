@@ -7,22 +7,20 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ..estimates import Check
-from ..sampling.runs import MAX_NEGATIVE_STDERRS
+from ..sampling import convergence
 from .checks import check_completion, check_mixing, check_precision, check_survival
 
 # Shares are of λ̂ itself.
 MAX_GRADIENT_SHARE = 0.1  # gradient term ½(nβ)²gᵀA⁻¹g: by about this much λ̂ is low where w* is no minimum
 MAX_DOWNWARD_CURVATURE = 1.0  # −nβσ of the least eigenvalue σ, in units of γ, which keeps chains from falling
 MIN_ACCEPTANCE = 0.1  # accepted proposals of a Metropolis sampler
-MAX_STDERR_OF_PRECISE = 0.01  # standard error below which chains need no more mixing
-MAX_DRIFT_SHARE = 0.05  # change of λ̂ over the run's last half
-MAX_DRIFT_STDERRS = 4 * math.sqrt(2)  # of that change, in standard errors of λ̂: the halves' difference has √2 of them
-MAX_VIRIAL_ERROR = 0.1  # of the virial ratio, which is 1
+MAX_VIRIAL_ERROR = 0.05  # of the virial ratio, which is 1; λ̂ has what it lacks added and charged by half
 MAX_VIRIAL_STDERRS = 4.0  # of its distance from 1, in its own standard errors
 MAX_STEP_BIAS = 0.15  # distance of the smallest step from the extrapolation to zero
 MAX_LOCALISER_SHARE = 0.7  # −∂log λ̂/∂log γ, which is 1 in a basin without curvature
 
-_METROPOLIS = ("hmc", "mala")  # samplers that reject
+_METROPOLIS = ("hmc", "mala")  # samplers that reject, and so have no step-size bias
+_EXTRAPOLATED = "minibatch"  # the sampler that measures its step-size bias
 
 
 def llc_checks(value: float, stderr: float, diagnostics: Mapping[str, Any]) -> tuple[Check, ...]:
@@ -56,26 +54,20 @@ def _checks(value: float, stderr: float, seen: Mapping[str, Any]) -> Iterator[Ch
         yield _gradient(seen["gradient_term"], value)
     if seen.get("smallest_eigenvalue") is not None:
         yield _saddle(seen)
-    if value > -MAX_NEGATIVE_STDERRS * stderr or not math.isfinite(stderr):
+    if value > -convergence.MAX_NEGATIVE_STDERRS * stderr or not math.isfinite(stderr):
         yield check_precision(stderr, scale, "λ̂", "raise budget", few="raise draws or lower burn_in")
     if seen.get("acceptance") is not None and seen.get("sampler") in _METROPOLIS:
         yield _acceptance(seen["acceptance"])
     if seen.get("rhat") is not None:
         yield check_mixing(
-            seen["rhat"], "raise budget", precise=stderr <= MAX_STDERR_OF_PRECISE * scale,
-            when=f"where the standard error is at most {MAX_STDERR_OF_PRECISE:.0%}",
+            seen["rhat"], "raise budget", precise=convergence.is_precise(stderr, value, seen["rtol"]),
+            when=f"where the standard error is at most {convergence.PRECISE:g} rtol",
         )  # fmt: skip
     if seen.get("drift") is not None:
-        yield _drift(abs(seen["drift"]), stderr, scale)
+        yield _drift(abs(seen["drift"]), convergence.max_drift(stderr, value, seen["rtol"]), scale)
     if seen.get("virial") is not None:
         yield _virial(seen["virial"], seen["virial_stderr"])
-    slope = seen.get("slope")
-    if slope is not None and math.isfinite(slope):
-        yield Check(
-            "step-size bias", f"{abs(slope):.1%} of λ̂", f"at most {MAX_STEP_BIAS:.0%}", abs(slope) <= MAX_STEP_BIAS,
-            "raise batch_size or budget",
-            reason=f"step-size bias: the smallest step is {slope:.0%} off the extrapolation",
-        )  # fmt: skip
+    yield _step_bias(seen["sampler"], seen.get("slope"))
     if value > 0 and seen.get("gamma_slope") is not None and seen.get("largest_eigenvalue") is not None:
         yield _localiser(seen, value)
 
@@ -106,13 +98,12 @@ def _acceptance(share: float) -> Check:
     )  # fmt: skip
 
 
-def _drift(drift: float, stderr: float, scale: float) -> Check:
+def _drift(drift: float, most: float, scale: float) -> Check:
     """Whether λ̂ of the last half's two parts is the same, but for chance."""
     moved = drift / scale if scale else math.inf
     return Check(
         "drift over the last half", f"{moved:.1%} of λ̂",
-        f"at most {MAX_DRIFT_SHARE:.0%}, or {MAX_DRIFT_STDERRS:.1f} standard errors",
-        not drift > max(MAX_DRIFT_SHARE * scale, MAX_DRIFT_STDERRS * stderr), "raise budget",
+        f"at most rtol, or {convergence.MAX_DRIFT_STDERRS:.1f} standard errors", not drift > most, "raise budget",
         reason=f"not converged: λ̂ still moves by {moved:.0%} over the run's last half",
     )  # fmt: skip
 
@@ -126,6 +117,22 @@ def _virial(ratio: float, stderr: float) -> Check:
         not (off > MAX_VIRIAL_ERROR and off > MAX_VIRIAL_STDERRS * stderr),
         "use a smaller step_size" if ratio > 1 else "raise budget",
         reason=f"not in equilibrium: the virial ratio is {ratio:.2f} instead of 1",
+    )  # fmt: skip
+
+
+def _step_bias(sampler: str, slope: float | None) -> Check:
+    """Chains that reject have none, chains at several step sizes measure it; of others nobody knows it."""
+    name, wanted = "step-size bias", f"none, or measured and at most {MAX_STEP_BIAS:.0%} of λ̂"
+    if sampler in _METROPOLIS:
+        return Check(name, "none", wanted, True)
+    if sampler != _EXTRAPOLATED or slope is None:
+        return Check(
+            name, "unknown", wanted, False, "use sampler='hmc' or 'minibatch'",
+            reason=f"step-size bias: {sampler} corrects and measures none",
+        )  # fmt: skip
+    return Check(
+        name, f"{abs(slope):.1%} of λ̂", wanted, abs(slope) <= MAX_STEP_BIAS, "raise batch_size or budget",
+        reason=f"step-size bias: the smallest step is {slope:.0%} off the extrapolation",
     )  # fmt: skip
 
 

@@ -19,6 +19,7 @@ from .calibration import Geometry, Resolution, affordable_products, geometry
 from .chains import ChainLosses
 from .cost import Cost, cost
 from .diagnostics import Summary
+from .equilibrium import Mean
 from .extrapolation import extrapolated
 from .pace import Pace
 from .runs import Run
@@ -31,6 +32,7 @@ _PILOT = 24  # transitions of the run that finds them
 _RELAXATIONS = 8  # first round of minibatch chains in units of 1/(εa) of the slowest mode
 _BATCH = 512  # samples of a batch to begin with
 _FEWEST = 512  # minibatch steps whatever they cost
+LOST = Mean(math.nan, math.inf)  # of fewer than two living chains
 
 
 @dataclass(frozen=True)
@@ -76,6 +78,7 @@ class Outcome:
     runs: list[Run]  # one, or one per step size
     excess: float
     stderr: float
+    freedom: float  # degrees of freedom of the standard error
     slope: float  # relative bias at the smallest step size; 0 for adjusted samplers
     batch_size: int | None = None
     control_variates: bool = False
@@ -244,9 +247,9 @@ class Sampler:
             report=report,
         )
         if any(run.alive.sum() < 2 for run in runs):
-            return Outcome(at, "minibatch", runs, math.nan, math.inf, math.nan, pace.batch, controlled, pace)
+            return Outcome(at, "minibatch", runs, *LOST, math.nan, pace.batch, controlled, pace)
         found = extrapolated(runs)
-        return Outcome(at, "minibatch", runs, found.value, found.stderr, found.slope, pace.batch, controlled, pace)
+        return Outcome(at, "minibatch", runs, *found[:4], pace.batch, controlled, pace)
 
     def _scouted(self, at: Resolution, chains: int, batch: int, steps: int) -> tuple[Target, Tensor, float]:
         """A whitened target with chains that a pilot on minibatches has moved, and their mean excess loss."""
@@ -270,6 +273,5 @@ class Sampler:
             report=report,
         )
         if run.alive.sum() < 2:
-            return Outcome(at, sampler, [run], math.nan, math.inf, math.nan, batch)
-        summary = run.summary()  # as the papers have it: no control variate
-        return Outcome(at, sampler, [run], summary.mean, summary.stderr, math.nan, batch)
+            return Outcome(at, sampler, [run], *LOST, math.nan, batch)
+        return Outcome(at, sampler, [run], *run.plain(), math.nan, batch)  # as the papers have it: no control variate
