@@ -5,23 +5,35 @@ WORKERS ?= 2
 ARGS ?=
 
 BIN := .venv/bin
-STAMP := .venv/.installed
+# One environment, grown by the targets that need more of it; each layer leaves a stamp.
+CORE := .venv/.core
+DEV := .venv/.dev
 DOCS := .venv/.docs
+STUDIES := .venv/.studies
 # Each worker computes on one thread: more of them on a shared machine only get in each other's way.
 ONE_THREAD := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
 PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip
+TORCH := $(shell grep '^torch==' constraints.txt)
+# A worker that has run out of tests takes some from one that has not.
+PYTEST := $(ONE_THREAD) $(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal
+
+comma := ,
+# $(call step,name,command): the name as the command begins, the seconds it took as it ends.
+step = { printf '%s … ' '$(1)' && begun=$$(date +%s) && $(2) && echo "$$(($$(date +%s) - begun)) s"; }
 
 .DEFAULT_GOAL := help
 .SILENT:
-.PHONY: help venv test lint unit test-extras format demo docs bench-truth bench-speed bench-curvature bench-population bench-runs bench-report bench-criteria study-ngd study-flatness study-llc clean
+.PHONY: help venv test test-all lint unit test-extras format demo docs bench-truth bench-speed bench-curvature bench-population bench-runs bench-report study-ngd study-flatness study-llc study-criteria clean
 
 help:
-	echo "make test             lint, then all tests"
+	echo "make venv             .venv with the core and what the demo needs; other targets add what they need"
+	echo "make demo             train a small network, measure it, write a report"
+	echo "make test             lint, then the quick tests"
+	echo "make test-all         lint, then every test: long chains, kills, extras, documentation, browsers too"
 	echo "make lint             ruff, mypy, import contracts"
-	echo "make unit             the tests alone          (ARGS='-k llc' WORKERS=4)"
+	echo "make unit             the tests alone, slow ones too (ARGS='-k llc' WORKERS=4)"
 	echo "make test-extras      every extra from the built wheel in an environment of its own: ten minutes, not in CI"
 	echo "make format           rewrite the sources in the house format"
-	echo "make demo             train a small network, measure it, write a report"
 	echo "make docs             the documentation, in site/: open site/index.html"
 	echo "make bench-truth      estimates against exact learning coefficients"
 	echo "make bench-speed      time to a given accuracy of the learning coefficient"
@@ -29,84 +41,96 @@ help:
 	echo "make bench-population hundreds of networks at once beside a loop over them"
 	echo "make bench-runs       studies under attack and at scale"
 	echo "make bench-report     from a clone to a report, sizes of reports, the live page at scale"
-	echo "make bench-criteria   information criteria and their asymptotic laws"
 	echo "make study-ngd        natural gradient against SGD at the smoke scale: tables, figures and a page"
 	echo "make study-flatness   flatness and the generalization gap at the smoke scale: the same"
 	echo "make study-llc        the learning coefficient from toy models to transformers at the smoke scale: the same"
+	echo "make study-criteria   information criteria and their asymptotic laws"
 	echo "make clean            remove what was built, .venv included"
 
-.venv venv: $(STAMP)
+.venv venv: $(CORE)
 
 # torch comes first and by its exact release: resolved together with the rest, a range could bring in a newer build.
-$(STAMP): pyproject.toml constraints.txt
-	test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(PIP) install -qq "$$(grep '^torch==' constraints.txt)"
-	$(PIP) install -qq -c constraints.txt -e '.[dev]'
+$(CORE): pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(call step,making .venv,$(PYTHON) -m venv .venv)
+	$(call step,installing $(TORCH),$(PIP) install -qq '$(TORCH)')
+	$(call step,installing basinscope and what its demo needs,$(PIP) install -qq -c constraints.txt -e '.[demo]')
 	touch $@
 
-test: lint unit
+$(DEV): $(CORE)
+	$(call step,installing what the tests need$(comma) every extra included,$(PIP) install -qq -c constraints.txt -e '.[dev]')
+	touch $@
 
-lint: $(STAMP)
+$(STUDIES): $(CORE)
+	$(call step,installing what the studies need,$(PIP) install -qq -c constraints.txt -e '.[studies$(comma)data$(comma)demo]')
+	touch $@
+
+# The site's own packages come only where it is built.
+$(DOCS): $(CORE)
+	$(call step,installing what the documentation needs,$(PIP) install -qq -c constraints.txt -e '.[docs]')
+	touch $@
+
+test: lint
+	$(PYTEST) -m 'not slow' $(ARGS)
+
+test-all: $(DOCS) lint unit
+
+lint: $(DEV)
 	$(BIN)/ruff check --quiet .
 	$(BIN)/ruff format --check --quiet .
 	$(BIN)/mypy --no-error-summary
 	$(BIN)/lint-imports --no-logo
 
-unit: $(STAMP)
-	$(ONE_THREAD) $(BIN)/python -m pytest -q -n $(WORKERS) $(ARGS)
+unit: $(DEV)
+	$(PYTEST) $(ARGS)
 
 # What CI tests with packages linked from .venv, here pip installs: each extra alone, from the built wheel.
-test-extras: $(STAMP)
+test-extras: $(DEV)
 	$(ONE_THREAD) $(BIN)/python benchmarks/extras.py $(ARGS)
 
-format: $(STAMP)
+format: $(DEV)
 	$(BIN)/ruff check --fix --quiet . || true
 	$(BIN)/ruff format .
 
-demo: $(STAMP)
+demo: $(CORE)
 	$(BIN)/basinscope demo $(ARGS)
 
-# The site's own packages come only where it is built. A warning is an error, and so is a page that loads from elsewhere.
+# A warning is an error, and so is a page that loads from elsewhere.
 docs: $(DOCS)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
 	echo "the documentation is in site/: open site/index.html"
 
-$(DOCS): $(STAMP)
-	$(PIP) install -qq -c constraints.txt -e '.[docs]'
-	touch $@
-
-bench-truth: $(STAMP)
+bench-truth: $(DEV)
 	$(BIN)/python benchmarks/ground_truth.py $(ARGS)
 
-bench-speed: $(STAMP)
+bench-speed: $(DEV)
 	$(BIN)/python benchmarks/llc_speed.py $(ARGS)
 
-bench-curvature: $(STAMP)
+bench-curvature: $(DEV)
 	$(BIN)/python benchmarks/curvature.py $(ARGS)
 
-bench-population: $(STAMP)
+bench-population: $(DEV)
 	$(ONE_THREAD) $(BIN)/python benchmarks/population.py $(ARGS)
 
-bench-runs: $(STAMP)
+bench-runs: $(DEV)
 	$(BIN)/python benchmarks/runs.py $(ARGS)
 
-bench-report: $(STAMP)
+bench-report: $(DEV)
 	$(BIN)/python benchmarks/report.py $(ARGS)
 
-bench-criteria: $(STAMP)
-	$(ONE_THREAD) $(BIN)/python benchmarks/criteria.py $(ARGS)
-
-study-ngd: $(STAMP)
+study-ngd: $(STUDIES)
 	$(ONE_THREAD) $(BIN)/basinscope study run ngd-vs-sgd --scale smoke $(ARGS)
 	$(ONE_THREAD) $(BIN)/basinscope study report ngd-vs-sgd --scale smoke --out results/ngd-vs-sgd/smoke
 
-study-flatness: $(STAMP)
+study-flatness: $(STUDIES)
 	$(ONE_THREAD) $(BIN)/basinscope study run flatness --scale smoke $(ARGS)
 	$(ONE_THREAD) $(BIN)/basinscope study report flatness --scale smoke --out results/flatness/smoke
 
-study-llc: $(STAMP)
+study-llc: $(STUDIES)
 	$(ONE_THREAD) $(BIN)/basinscope study run llc --scale smoke $(ARGS)
 	$(ONE_THREAD) $(BIN)/basinscope study report llc --scale smoke --out results/llc/smoke
+
+study-criteria: $(STUDIES)
+	$(ONE_THREAD) $(BIN)/python -m studies.criteria $(ARGS)
 
 clean:
 	rm -rf .venv build dist site .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache

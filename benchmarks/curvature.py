@@ -182,7 +182,7 @@ def trace(activation: str, target: int, peers: bool, budget: float) -> list[Row]
 
     def measured(seed: int) -> tuple[float, bs.Estimate]:
         land = bs.Landscape(net, data=(x, y))  # nothing kept from the last seed
-        return timed(partial(bs.hessian_trace, land, rtol=0.01, seed=seed, progress=False))
+        return timed(partial(bs.trace, land, rtol=0.01, seed=seed, progress=False))
 
     measured(99)
     runs = [measured(seed) for seed in range(20)]
@@ -260,7 +260,7 @@ def coverage() -> list[Row]:
     for rtol in (0.01, 0.003):
         inside, exact, products = 0, 0, []
         for seed in range(200):
-            found = bs.hessian_trace(land, rtol=rtol, seed=seed, progress=False)
+            found = bs.trace(land, rtol=rtol, seed=seed, progress=False)
             low, high = found.interval(0.95)
             inside += low - 1e-9 * abs(truth) <= truth <= high + 1e-9 * abs(truth)
             exact += found.stderr == 0
@@ -374,7 +374,7 @@ def measure_memory() -> None:
     land = bs.Landscape(Skipping(784, 200, 10), data=(x, y))
     land.per_sample()
     before = resident("VmRSS")
-    found = bs.hessian_trace(land, rtol=1e-6, max_products=1000, progress=False)
+    found = bs.trace(land, rtol=1e-6, max_products=1000, progress=False)
     print(json.dumps([resident("VmHWM") - before, found.diagnostics["products"]]))
 
 
@@ -427,7 +427,7 @@ def resnet() -> list[Row]:
     net = fitted(resnet20(), x, y, 16, 125, 3e-3)
     land = bs.Landscape(net, data=(x, y))
     part = f"ResNet-20, {land.dimension:,} parameters, frozen statistics, 500 images ({source})"
-    first, found = timed(partial(bs.hessian_trace, land, rtol=0.03, progress=False))
+    first, found = timed(partial(bs.trace, land, rtol=0.03, progress=False))
     text = f"{found.value:.5g} ± {found.stderr:.2g} in {first:.0f} s"
     rows = [row(part, f"Tr H ({found.diagnostics['method']})", text)]
     second, found = timed(partial(bs.soft_rank, land, weight_decay=1e-3, rtol=0.03, progress=False))

@@ -143,7 +143,7 @@ def small(journal: Journal) -> None:
         return [
             bs.soft_rank(land, weight_decay=1 / land.n, progress=False),
             bs.log_det(land, weight_decay=1 / land.n, progress=False),
-            bs.hessian_trace(land, progress=False),
+            bs.trace(land, progress=False),
             bs.operator_norm(land, progress=False),
         ]
 
@@ -164,7 +164,7 @@ def large(journal: Journal, parts: list[str], width: int, n: int) -> None:
     settings: dict[str, Any] = {"weight_decay": 1e-3, "rtol": 0.03, "progress": False}
     if "resnet" in parts:
         journal.start("resnet", {**about, "target_seconds": 120})
-        journal.timed("resnet", "hessian_trace", lambda: bs.hessian_trace(land, rtol=0.03, progress=False))
+        journal.timed("resnet", "hessian_trace", lambda: bs.trace(land, rtol=0.03, progress=False))
         journal.timed("resnet", "soft_rank", lambda: bs.soft_rank(land, **settings))
     if "lanczos" in parts:
         journal.start("lanczos", about)

@@ -29,9 +29,12 @@ from speed.job import BENCHMARKS, ONE_THREAD
 
 import basinscope as bs
 from basinscope.sampling.calibration import resolution
-from basinscope.studies.llc.cases import device, timed_network
-from basinscope.studies.llc.costs import draw_time
-from basinscope.studies.llc.plan import Timing
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from studies.common.measuring import device
+from studies.llc.cases import timed_network
+from studies.llc.costs import draw_time
+from studies.llc.jobs import Timing
 
 LIMIT = 40.0  # GB
 GPT2 = {"vocab_size": 512, "n_positions": 64, "n_embd": 64, "n_layer": 2, "n_head": 4, "bos_token_id": 0,

@@ -144,7 +144,7 @@ def live(folder: Path, keep: Path) -> Iterator[Row]:
             paints, tables, complete = [], [], 0.0
             for _ in range(rounds):
                 page.open(address)
-                page.wait("document.querySelectorAll('#body tr').length === 100", seconds=60)
+                page.wait("document.querySelectorAll('#body tr').length === 100")
                 tables.append(page.run("performance.now()"))
                 paints.append(page.run("performance.getEntriesByName('first-contentful-paint')[0].startTime"))
                 page.wait(

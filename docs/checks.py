@@ -30,7 +30,8 @@ def of_llc() -> Iterator[Any]:
     }  # fmt: skip
     nan = float("nan")
     shown = [
-        *llc_checks(nan, nan, {**seen, "virial": 3.0}),
+        *llc_checks(nan, nan, {**seen, "sampler": "minibatch"}),
+        *llc_checks(nan, nan, {**seen, "sampler": "sgld"}),
         *llc_checks(-1.0, 1.0, {**seen, "virial": 3.0})[:1],
         *llc_checks(1.0, 0.2, {**seen, "virial": 3.0})[1:],
         *llc_checks(1.0, 0.2, {**seen, "virial": 0.1, "sampler": "minibatch"}),
@@ -51,12 +52,12 @@ def of_others() -> Iterator[tuple[str, Any]]:
         evidence,
         free_energy,
         gap,
-        hessian_trace,
         loo,
         psis,
         selftest,
         symmetries,
         temperature,
+        trace,
         verdicts,
         volume,
         waic,
@@ -91,7 +92,7 @@ def of_others() -> Iterator[tuple[str, Any]]:
     wide = Average(1.0, 1.0, 9.0, (0.0, 2.0), (0.0, 2.0), False, 9, 9, 1.0, 0.0)
     for check in wide.checks(0.01):
         yield "soft_rank, log_det, tic by Lanczos", check
-    yield "trace", hessian_trace.check_trace(1.0, 1.0, 0.01)
+    yield "trace", trace.check_trace(1.0, 1.0, 0.01)
     yield "symmetries", symmetries.check_bound(Estimate("llc", 9.0, 0.1), 1.0)
     yield "parts on a cluster", chains.check_agreement(0.0, 1.0, 9.0)
 

@@ -54,15 +54,15 @@ def made() -> dict[str, str]:
 
 def described(name: str) -> tuple[str, str]:
     """What results of that name are about, in a line; and what the script that made them says, if it is no study."""
-    from basinscope.studies import CATALOGUE
+    from basinscope.studies import title
 
-    if name in CATALOGUE:
-        return CATALOGUE[name].title, ""
-    script = ROOT / "benchmarks" / f"{name.replace('-', '_')}.py"
-    text = (ast.get_docstring(ast.parse(script.read_text(encoding="utf-8"))) or "") if script.is_file() else ""
-    first, *others = text.split("\n\n") if text else [name]
+    folder = ROOT / "studies" / name.replace("-", "_")
+    script = folder / "__main__.py"
+    if (folder / "study.py").is_file() or not script.is_file():
+        return title(folder) or name, ""
+    _, *others = (ast.get_docstring(ast.parse(script.read_text(encoding="utf-8"))) or "").split("\n\n")
     words = [each for each in others if not each.startswith(" ")]  # not how it is called
-    return first.rstrip("."), "\n\n".join(words + [f"Made by `{script.relative_to(ROOT).as_posix()}`."] * bool(text))
+    return title(folder), "\n\n".join([*words, f"Made by `python -m studies.{folder.name}`."])
 
 
 _LINK = re.compile(r"(!?\[)((?:[^\[\]]|\[[^\]]*\])*)\]\((?![a-z]+:|#|/)([^)\s#]+)((?:#[^)\s]*)?)\)")
@@ -153,7 +153,7 @@ def command_page() -> str:
     import typer
 
     from basinscope.cli import app
-    from basinscope.studies import CATALOGUE
+    from basinscope.studies import CATALOGUE, studies_in
 
     lines = ["# Command line", "", "`basinscope COMMAND --help` prints the same.", ""]
     for path, command in commands(typer.main.get_command(app), ("basinscope",)):
@@ -162,10 +162,9 @@ def command_page() -> str:
         lines += [f"## {' '.join(path)}", "", (command.help or "").strip(), "", "```text", usage, "```", ""]
         rows = [f"| `{_spelled(each)}` | {_told(each)} |" for each in command.params]
         lines += ["| | |", "|---|---|", *rows, ""] if rows else []
-    rows = [f"| `{name}` | {known.title} |" for name, known in CATALOGUE.items()]
-    return "\n".join(
-        [*lines, "## Studies", "", "What `basinscope study list` lists:", "", "| | |", "|---|---|", *rows, ""]
-    )
+    rows = [f"| `{name}` | {known.title} |" for name, known in {**CATALOGUE, **studies_in(ROOT / "studies")}.items()]
+    words = "What `basinscope study list` lists in a checkout of the repository:"
+    return "\n".join([*lines, "## Studies", "", words, "", "| | |", "|---|---|", *rows, ""])
 
 
 def commands(command: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any]]:

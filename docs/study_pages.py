@@ -20,7 +20,7 @@ LINKED = re.compile(r"\]\((?![a-z]+:|#|/)([^)\s#]+)")
 
 _INTRODUCTION = """# Studies
 
-What is in `results/`, as `basinscope study report` or a script of `benchmarks/` wrote it; [run a
+What is in `results/`, as `basinscope study report` or a script of `studies/` wrote it; [run a
 study](../howto/study.md) tells how to make it again. At the scale `paper` a study repeats what a paper did; `smoke`
 shows within minutes that it runs, and settles little.
 """

@@ -15,6 +15,7 @@ from urllib.request import urlopen
 from websockets.sync.client import connect
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
+GENEROUS = 240  # seconds until what does not come counts as lost
 
 
 def executable():
@@ -37,7 +38,7 @@ class Browser:
             stderr=subprocess.DEVNULL,
         )  # fmt: skip
         file = Path(self._profile.name) / "DevToolsActivePort"
-        until = time.monotonic() + 60
+        until = time.monotonic() + GENEROUS
         while not (file.exists() and file.read_text().count("\n")):
             assert time.monotonic() < until, "the browser did not start"
             time.sleep(0.05)
@@ -51,7 +52,7 @@ class Browser:
 
     def close(self):
         self._process.terminate()
-        self._process.wait(20)
+        self._process.wait(GENEROUS)
         self._profile.cleanup()
 
 
@@ -60,7 +61,7 @@ class Page:
 
     def __init__(self, address):
         self._open = ExitStack()
-        self._socket = self._open.enter_context(connect(address, max_size=None))
+        self._socket = self._open.enter_context(connect(address, max_size=None, open_timeout=GENEROUS))
         self._number = 0
         self.errors = []
         self.requests = []
@@ -72,7 +73,7 @@ class Page:
         self._number += 1
         self._socket.send(json.dumps({"id": self._number, "method": method, "params": parameters}))
         while True:
-            told = json.loads(self._socket.recv(timeout=60))
+            told = json.loads(self._socket.recv(timeout=GENEROUS))
             if told.get("id") == self._number:
                 assert "error" not in told, f"{method}: {told['error']}"
                 return told["result"]
@@ -109,10 +110,10 @@ class Page:
         assert "exceptionDetails" not in told, told["exceptionDetails"]
         return told["result"].get("value")
 
-    def wait(self, condition, seconds=20):
-        until = time.monotonic() + seconds
+    def wait(self, condition):
+        until = time.monotonic() + GENEROUS
         while not self.run(f"Boolean({condition})"):
-            assert time.monotonic() < until, f"not within {seconds} s: {condition}"
+            assert time.monotonic() < until, f"not within {GENEROUS} s: {condition}"
             time.sleep(0.02)
 
     def computed(self):

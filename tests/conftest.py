@@ -1,14 +1,42 @@
-"""What all tests share: a seed that can be changed from outside."""
+"""What all tests share: a seed from outside, no clock, and a last word on what this machine lacks."""
 
 import os
 import zlib
 
 import pytest
+import torch
+from hypothesis import HealthCheck, settings
+
+import lacking
 
 SEED = int(os.environ.get("BASINSCOPE_TEST_SEED", "0"))
+
+# How long an example takes depends on the machine. The examples are the same in every run unless a seed is given.
+settings.register_profile(
+    "suite",
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+    derandomize="BASINSCOPE_TEST_SEED" not in os.environ,
+)
+settings.load_profile("suite")
 
 
 @pytest.fixture
 def seed(request: pytest.FixtureRequest) -> int:
     """A seed of this test's own; `BASINSCOPE_TEST_SEED` changes the seeds of all tests at once."""
     return zlib.crc32(f"{SEED} {request.node.nodeid}".encode()) >> 1
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """What was left out, why, and what brings it: a line each."""
+    lines = lacking.told(terminalreporter.stats.get("skipped", []))
+    if lines:
+        terminalreporter.section("what this machine lacks")
+        for line in lines:
+            terminalreporter.write_line(line)
+
+
+@pytest.fixture(autouse=True)
+def _own_random_numbers(seed: int) -> None:
+    """Torch's global generator starts from the test's seed, whichever tests ran before in the same process."""
+    torch.manual_seed(seed)

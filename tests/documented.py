@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import math
 import re
 import runpy
 import shlex
@@ -14,14 +15,16 @@ import typer
 from typer.testing import CliRunner
 
 from basinscope.cli import app
+from chance import deviations
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 SHELL = ("bash", "sh", "console")
+ERRORS = 4
 
 _FENCE = re.compile(r"^```(\w*)\s*$")
 _FILE = re.compile(r"^# ([\w./-]+\.(?:py|yaml))$")
-_ERROR = re.compile(r" ± (\d+(?:\.\d+)?)")
+_ERROR = re.compile(r" ± (\d+(?:\.\d+)?(?:e[-+]?\d+)?)")
 _NUMBER = re.compile(r"[-−]?\d+(?:\.\d+)?(?:e[-+]?\d+)?")
 
 
@@ -87,18 +90,32 @@ def run_page(page, folder):
 
 
 def alike(one, two):
-    """Equal words, and numbers within 5 %, or 4 of the errors behind their ±; those errors within a factor of 2."""
+    """Equal words, and numbers within 5 %, or a unit of the last decimal, or what chance allows by the ± behind them.
+
+    A seed is fixed on the pages, but another processor rounds otherwise, and chains that differ in a last bit soon have
+    nothing in common: the two numbers may be as far apart as two independent estimates. Their errors, themselves
+    estimated, are within a factor of `ERRORS`.
+    """
     one, two = _spaced(one), _spaced(two)
     if _NUMBER.sub("#", one) != _NUMBER.sub("#", two):
         return False
     for first, second in zip(_NUMBER.finditer(one), _NUMBER.finditer(two), strict=True):
         a, b = (float(each[0].replace("−", "-")) for each in (first, second))
-        error = one[: first.start()].endswith("± ")
-        behind = _ERROR.match(two, second.end())
-        allowed = max((0.5 if error else 0.05) * max(abs(a), abs(b)), 4 * float(behind[1]) if behind else 0)
-        if abs(a - b) > allowed:
-            return False
+        if one[: first.start()].endswith("± "):
+            if max(a, b) > ERRORS * min(a, b):
+                return False
+        else:
+            errors = [_ERROR.match(text, each.end()) for text, each in ((one, first), (two, second))]
+            spread = math.hypot(*(float(error[1]) for error in errors if error))
+            if abs(a - b) > max(0.05 * max(abs(a), abs(b)), 1.01 * _unit(first[0]), deviations() * spread):
+                return False
     return True
+
+
+def _unit(number):
+    """The last decimal's place value; whole numbers are counts, of which none may be missing."""
+    decimals = number.partition("e")[0].partition(".")[2]
+    return 10.0 ** -len(decimals) if decimals else 0.0
 
 
 def _spaced(text):

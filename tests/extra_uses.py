@@ -34,7 +34,7 @@ def command(*words):
 def none():
     import basinscope as bs
 
-    assert abs(bs.hessian_trace(line(), progress=False).value - 1.0 - _second_moment()) < 1e-5
+    assert abs(bs.trace(line(), progress=False).value - 1.0 - _second_moment()) < 1e-5
     command("--help")
 
 
@@ -121,7 +121,7 @@ def lightning():
         def configure_optimizers(self):
             return torch.optim.SGD(self.parameters(), lr=0.1)
 
-    callback = Measurements([Measure(bs.hessian_trace, Every(epochs=1))])
+    callback = Measurements([Measure(bs.trace, Every(epochs=1))])
     quiet = {"logger": False, "enable_checkpointing": False, "enable_progress_bar": False}
     trainer = pl.Trainer(
         max_epochs=1, callbacks=[callback], accelerator="cpu", enable_model_summary=False, default_root_dir=".", **quiet
@@ -135,8 +135,8 @@ def nuts():
 
     from basinscope.sampling.nuts import nuts
 
-    run = nuts(lambda w: -0.5 * (w**2).sum(), torch.zeros(2), draws=200, warmup=200, chains=2)
-    assert abs(run.draws.var() - 1) < 0.3
+    run = nuts(lambda w: -0.5 * (w**2).sum(), torch.zeros(2), draws=500, warmup=200, chains=2)
+    assert 0.5 < run.draws.var() < 2  # of a standard normal law; no test of accuracy
 
 
 def plot():
@@ -167,12 +167,12 @@ def serve():
         port = free.getsockname()[1]
     server = threading.Thread(target=command, args=["serve", "runs", "--port", str(port)], daemon=True)
     server.start()
-    until = time.monotonic() + 60
+    until = time.monotonic() + 200
     while True:
         if not server.is_alive():
             sys.exit(2)
         try:
-            with urlopen(f"http://127.0.0.1:{port}/", timeout=5) as answer:
+            with urlopen(f"http://127.0.0.1:{port}/", timeout=100) as answer:
                 assert "<html" in answer.read().decode()
             return
         except URLError:
@@ -211,7 +211,7 @@ def tensorboard():
     from basinscope.integrations.tensorboard import Log
 
     log = Log("curves")
-    log(bs.hessian_trace(line(), progress=False), step=1)
+    log(bs.trace(line(), progress=False), step=1)
     log.close()
     assert any(Path("curves").rglob("events*"))
 
@@ -232,7 +232,7 @@ def transformers():
         save_strategy="no", disable_tqdm=True,
     )  # fmt: skip
     trainer = Trainer(model=net, args=arguments, train_dataset=[{"input_ids": row, "labels": row} for row in tokens])
-    callback = Measurements(trainer, [Measure(bs.hessian_trace, Every(epochs=1), options={"matrix": "fisher"})])
+    callback = Measurements(trainer, [Measure(bs.trace, Every(epochs=1), options={"matrix": "fisher"})])
     trainer.add_callback(callback)
     trainer.train()
     assert [row["epoch"] for row in callback.rows] == [1.0]
@@ -245,7 +245,7 @@ def wandb():
     from basinscope.integrations.wandb import Log
 
     run = wandb.init(mode="offline", dir=str(Path.cwd()), settings=wandb.Settings(silent=True))
-    Log(run)(bs.hessian_trace(line(), progress=False), step=1)
+    Log(run)(bs.trace(line(), progress=False), step=1)
     run.finish()
     assert any(Path("wandb").rglob("*.wandb"))
 

@@ -65,7 +65,7 @@ def served(folder, **options):
             yield listening.getsockname()[1]
         finally:
             server.should_exit = True
-            thread.join(20)
+            thread.join()
 
 
 def training_of(folder, checkpoints):

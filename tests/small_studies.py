@@ -10,6 +10,7 @@ import fsspec
 import numpy as np
 from fsspec.implementations.local import LocalFileSystem
 
+from basinscope.runs.scratch import Unfinished
 from basinscope.runs.study import Job, Result, Settings, Study
 from basinscope.runs.sweep import Sweep
 
@@ -51,6 +52,19 @@ class Orbits(Study):
         return Result(rows, {"orbit": orbit})
 
 
+class Mortal(Orbits):
+    """Orbits, one of which takes its worker down the first time that the folder named by `FELL_ONCE` sees it."""
+
+    name = "mortal"
+
+    def run(self, job, scratch):
+        folder = os.environ.get("FELL_ONCE")
+        if folder and job.seed == 20 and not list(Path(folder).iterdir()):
+            (Path(folder) / str(os.getpid())).touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().run(job, scratch)
+
+
 class Bird(Job):
     shape: str
     seed: int
@@ -61,7 +75,6 @@ class Flocks(Study):
 
     name = "flocks"
     Job = Bird
-    population = 4
 
     def jobs(self, settings):
         return [Bird(shape=shape, seed=seed) for seed in range(6) for shape in ("small", "large")] + [
@@ -69,7 +82,7 @@ class Flocks(Study):
         ]
 
     def group_key(self, job):
-        return None if job.shape == "lonely" else job.shape
+        return None if job.shape == "lonely" else (job.shape, job.seed // 4)
 
     def run(self, job, scratch):
         return {"company": 1, "sum": job.seed}
@@ -80,6 +93,24 @@ class Flocks(Study):
 
     def cost(self, job):
         return 3.0 if job.shape == "large" else 1.0
+
+
+class Caravans(Flocks):
+    """Populations that hand out members two by two; after some stages the time is up, and the next run goes on."""
+
+    name = "caravans"
+    stages = 1000
+
+    def run_group(self, jobs, scratch):
+        state = scratch.load()
+        start = 0 if state is None else int(state["start"])
+        for first in range(start, len(jobs), 2):
+            if scratch.seconds_left < 0 or self.stages == 0:
+                raise Unfinished
+            self.stages -= 1
+            scratch.save({"start": np.int64(first + 2)})
+            places = [place for place in (first, first + 1) if place in scratch.wanted]
+            yield {place: {"company": len(jobs), "order": place, "resumed_at": start} for place in places}
 
 
 class BrokenFlocks(Flocks):
@@ -97,8 +128,10 @@ def trouble(kind: str, seed: int = 0):
     """Jobs that fail in various ways."""
     if kind == "raise":
         raise ZeroDivisionError("never works")
+    if kind == "crash":
+        os.kill(os.getpid(), signal.SIGSEGV)
     if kind == "die":
-        os.kill(os.getpid(), signal.SIGKILL)
+        os._exit(9)
     if kind == "exit":
         sys.exit(7)
     if kind == "column":
@@ -180,7 +213,9 @@ def placed(seed: int):
 
 
 ORBITS = Orbits()
+MORTAL = Mortal()
 FLOCKS = Flocks()
+CARAVANS = Caravans()
 BROKEN_FLOCKS = BrokenFlocks()
 CLIMBS = Climbs()
 TROUBLE = Sweep("trouble", trouble, {"grid": {"kind": ["fine"], "seed": [0, 1, 2]}})

@@ -152,6 +152,16 @@ def test_randomness_in_large_batches_alone_is_found():
         bs.Landscape(Network(noisy), "mse", (x, y))
 
 
+class Writing(nn.Linear):
+    def forward(self, inputs):
+        return super().forward(inputs.add_(1))
+
+
+def test_models_that_write_into_their_inputs_are_refused():
+    with pytest.raises(bs.InputError, match="must not write into its inputs"):
+        bs.Landscape(Writing(4, 2), "mse", (x.clone(), y))
+
+
 # ---------------------------------------------------------------------- what must pass
 
 

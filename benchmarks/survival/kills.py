@@ -11,7 +11,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -19,7 +19,7 @@ from .orbits import LOG
 
 VICTIMS = ("a worker", "the driver", "everything")
 STUDY = f"{Path(__file__).with_name('orbits.py')}:STUDY"
-_BUSY = 0.998  # chance, every 10 ms, to wait until jobs run: some kills meet a driver that is only starting
+_PATIENCE = 5.0  # seconds, on average, to wait until jobs run: some kills meet a driver that is only starting
 _PROGRAM = [sys.executable, "-c", "from basinscope.cli import main; main()", "study"]
 
 
@@ -32,7 +32,7 @@ class Attack:
         begun: how often a job was begun, all starts of the driver together.
         in_flight: jobs that the kills may have cost: one for a worker, one per worker for the others.
         starts: of the driver.
-        orphans: worker processes that outlived their driver by two seconds.
+        orphans: worker processes that outlived their driver by more than the grace they were given.
         digest: of the final table's bytes.
         complaints: what went wrong.
     """
@@ -52,9 +52,48 @@ def undisturbed(folder: Path, settings: Sequence[str]) -> str:
     return _digest(folder, settings)
 
 
-def attacked(folder: Path, settings: Sequence[str], *, kills: int, seed: int, workers: int = 2) -> Attack:
-    """Run a study with at most `kills` kills on the way, then to its end."""
+@dataclass(frozen=True)
+class Strike:
+    """A kill as the seed has it: all that chance decides is drawn before anything is waited for.
+
+    Attributes:
+        victim: which kind.
+        patience: seconds to wait until a job has begun.
+        pause: seconds after that.
+        place: of the worker among those that live, in [0, 1).
+    """
+
+    victim: str
+    patience: float
+    pause: float
+    place: float
+
+
+def strikes(seed: int) -> Iterator[Strike]:
+    """The kills of a seed, without end.
+
+    Examples:
+        >>> [strike.victim for strike, _ in zip(strikes(0), range(3))]
+        ['the driver', 'everything', 'the driver']
+    """
     rng = random.Random(seed)
+    while True:
+        yield Strike(rng.choice(VICTIMS), rng.expovariate(1 / _PATIENCE), rng.uniform(0, 1), rng.random())
+
+
+def attacked(
+    folder: Path, settings: Sequence[str], *, kills: int, seed: int, workers: int = 2, grace: float = 2.0
+) -> Attack:
+    """Run a study with at most `kills` kills on the way, then to its end.
+
+    Args:
+        folder, settings: where, and changes to the study's settings.
+        kills: most of them; a run that ends sooner gets fewer.
+        seed: of the kills.
+        workers: of each run.
+        grace: seconds that workers may outlive their driver.
+    """
+    planned = strikes(seed)
     attack = Attack()
     with tempfile.NamedTemporaryFile() as log:
         environment = os.environ | {LOG: log.name}
@@ -69,10 +108,12 @@ def attacked(folder: Path, settings: Sequence[str], *, kills: int, seed: int, wo
             )
             before = _begun(log.name)
             while attack.kills.total() < kills and driver.poll() is None:
-                while rng.random() < _BUSY and _begun(log.name) == before and driver.poll() is None:
+                strike = next(planned)
+                until = time.monotonic() + strike.patience
+                while time.monotonic() < until and _begun(log.name) == before and driver.poll() is None:
                     time.sleep(0.01)
-                time.sleep(rng.uniform(0, 1))
-                _strike(attack, driver, rng.choice(VICTIMS), rng, workers)
+                time.sleep(strike.pause)
+                _carry_out(strike, attack, driver, workers, grace)
             told, _ = driver.communicate(timeout=120)
             if driver.returncode >= 0:
                 break
@@ -85,12 +126,13 @@ def attacked(folder: Path, settings: Sequence[str], *, kills: int, seed: int, wo
     return attack
 
 
-def _strike(attack: Attack, driver: subprocess.Popen[str], victim: str, rng: random.Random, workers: int) -> None:
+def _carry_out(strike: Strike, attack: Attack, driver: subprocess.Popen[str], workers: int, grace: float) -> None:
     """Kill the victim, if it still lives."""
-    crew = children(driver.pid)
+    victim, crew = strike.victim, children(driver.pid)
     if driver.poll() is not None or (victim == "a worker" and not crew):
         return
-    targets = {"a worker": crew and [rng.choice(crew)], "the driver": [driver.pid], "everything": [driver.pid, *crew]}
+    one = crew[int(strike.place * len(crew)) :][:1]
+    targets = {"a worker": one, "the driver": [driver.pid], "everything": [driver.pid, *crew]}
     for target in targets[victim]:
         try:
             os.kill(target, signal.SIGKILL)
@@ -100,7 +142,7 @@ def _strike(attack: Attack, driver: subprocess.Popen[str], victim: str, rng: ran
     attack.in_flight += 1 if victim == "a worker" else workers
     if victim != "a worker":
         driver.wait()
-        deadline = time.monotonic() + 2
+        deadline = time.monotonic() + grace
         while any(map(_alive, crew)) and time.monotonic() < deadline:
             time.sleep(0.01)
         attack.orphans += sum(map(_alive, crew))

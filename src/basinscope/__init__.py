@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from .measures.fluctuation import fluctuation as fluctuation
     from .measures.free_energy import free_energy as free_energy
     from .measures.gap import gap as gap
-    from .measures.hessian_trace import hessian_trace as hessian_trace
     from .measures.llc import llc as llc
     from .measures.log_det import log_det as log_det
     from .measures.log_likelihood import log_likelihood as log_likelihood
@@ -40,6 +39,8 @@ if TYPE_CHECKING:
     from .measures.symmetries import symmetries as symmetries
     from .measures.temperature import temperature_regression as temperature_regression
     from .measures.tic import tic as tic
+    from .measures.trace import hessian_trace as hessian_trace
+    from .measures.trace import trace as trace
     from .measures.volume import volume_scaling as volume_scaling
     from .measures.waic import waic as waic
     from .measures.wbic import wbic as wbic
@@ -61,7 +62,7 @@ _HOMES = {
     "fluctuation": "measures.fluctuation",
     "free_energy": "measures.free_energy",
     "gap": "measures.gap",
-    "hessian_trace": "measures.hessian_trace",
+    "hessian_trace": "measures.trace",
     "information_distance": "measures.distances",
     "llc": "measures.llc",
     "log_det": "measures.log_det",
@@ -78,6 +79,7 @@ _HOMES = {
     "symmetries": "measures.symmetries",
     "temperature_regression": "measures.temperature",
     "tic": "measures.tic",
+    "trace": "measures.trace",
     "volume_scaling": "measures.volume",
     "waic": "measures.waic",
     "wbic": "measures.wbic",

@@ -2,30 +2,24 @@
 
 from __future__ import annotations
 
-import json
 import math
-import os
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import torch
+from safetensors.torch import save
 from torch import Tensor, nn
 from torch.nn import functional
 
-from .demo_figure import draw
 from .errors import BasinscopeError, InputError
-from .estimates import Estimate
+from .files import write_whole
 from .landscape import Landscape
 from .measures.measurement import measurement
 from .progress import tracked
 from .report.measure import assembled
-from .report.plain import plain_measurement
-from .report.report import Report
+from .report.report import Point, Report
 
 SHUFFLED = 0.2  # of the labels: without noise a classifier has no minimum, its weights grow for ever
 PIXELS = 16
@@ -49,30 +43,16 @@ class Trained:
     loss: float
     accuracy: float  # on the true labels
     gradient: float  # ‖∇L_n‖
-    seconds: float
 
-
-@dataclass(frozen=True)
-class Demo:
-    """What was trained and measured."""
-
-    digits: Digits
-    trained: Trained
-    llc: Estimate
-    wbic: Estimate
-    curve: list[tuple[float, float]]  # γ, half the soft rank of the Hessian at γ/(nβ)
-    seconds: float
-    report: Report | None = None
-
-
-def run(*, hidden: int = 8, samples: int | None = None, budget: float = 20.0, seed: int = 0) -> Demo:
-    """Train, then measure everything there is to say of the minimum."""
-    with _one_thread():
-        return _run(hidden, samples, budget, seed)
+    @property
+    def widths(self) -> str:
+        """Units of each layer, as in "16-8-10"."""
+        layers = [layer for layer in self.network if isinstance(layer, nn.Linear)]
+        return "-".join(str(width) for width in (layers[0].in_features, *(layer.out_features for layer in layers)))
 
 
 @contextmanager
-def _one_thread() -> Iterator[None]:
+def one_thread() -> Iterator[None]:
     """Matrices this small gain nothing from a second thread, and lose much where another program wants the core."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
@@ -80,24 +60,6 @@ def _one_thread() -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(threads)
-
-
-def _run(hidden: int, samples: int | None, budget: float, seed: int) -> Demo:
-    started = time.perf_counter()
-    digits = load_digits(samples)
-    trained = train(digits, hidden, seed)
-    land = Landscape(trained.network, "cross_entropy", (digits.inputs.float(), digits.labels))
-    found = measurement(land, budget=budget, seed=seed)
-    title = f"Digits, {PIXELS}-{hidden}-{CLASSES} with ReLU"
-    point = {"name": "w*", "measured": plain_measurement(found), "error": None}
-    report = assembled([point], {"budget": budget, "seed": seed}, _command(hidden, samples, budget, seed), title)
-    free_energy = found.estimates["wbic"]
-    return Demo(digits, trained, found.llc, free_energy, list(found.curve), time.perf_counter() - started, report)
-
-
-def _command(hidden: int, samples: int | None, budget: float, seed: int) -> str:
-    given = "" if samples is None else f" --samples {samples}"
-    return f"basinscope demo --hidden {hidden}{given} --budget {budget:g} --seed {seed}"
 
 
 def load_digits(samples: int | None = None, seed: int = 0) -> Digits:
@@ -123,7 +85,6 @@ def load_digits(samples: int | None = None, seed: int = 0) -> Digits:
 
 def train(digits: Digits, hidden: int, seed: int) -> Trained:
     """Adam to a good basin, then L-BFGS in double precision to its bottom, where the gradient no longer counts."""
-    started = time.perf_counter()
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         network = nn.Sequential(nn.Linear(PIXELS, hidden), nn.ReLU(), nn.Linear(hidden, CLASSES)).double()
@@ -163,65 +124,21 @@ def train(digits: Digits, hidden: int, seed: int) -> Trained:
     gradient = math.sqrt(sum(float(weight.grad.square().sum()) for weight in weights if weight.grad is not None))
     with torch.no_grad():
         correct = network(digits.inputs).argmax(1) == digits.truth
-    seconds = time.perf_counter() - started
-    return Trained(network.float(), loss, float(correct.double().mean()), gradient, seconds)
+    return Trained(network.float(), loss, float(correct.double().mean()), gradient)
 
 
-def write(demo: Demo, folder: Path) -> list[Path]:
-    """Write the report, the summary, the weights and, with matplotlib, a figure; the paths of what was written."""
-    folder.mkdir(parents=True, exist_ok=True)
-    written = [] if demo.report is None else [demo.report.write(folder / "report.html")]
-    written += [_write_summary(demo, folder), _write_weights(demo.trained.network, folder)]
-    try:
-        figure = draw(demo.llc, demo.curve)
-    except ImportError:
-        return written
-    path = folder / "figure.png"
-    _atomically(path, lambda part: figure.savefig(part, dpi=150, format="png"))
-    return [*written, path]
+def measure(trained: Trained, digits: Digits, budget: float, seed: int, command: str) -> Report:
+    """Everything there is to say of the minimum; `command` is what the report names to make it again."""
+    land = Landscape(trained.network, "cross_entropy", (digits.inputs.float(), digits.labels))
+    result = measurement(land, budget=budget, seed=seed)
+    return assembled(
+        [Point("w*", result)], {"budget": budget, "seed": seed}, command, f"Digits, {trained.widths} with ReLU"
+    )
 
 
-def _write_summary(demo: Demo, folder: Path) -> Path:
-    summary = {
-        "data": {"n": len(demo.digits.labels), "shuffled": SHUFFLED},
-        "network": [layer.out_features for layer in demo.trained.network if isinstance(layer, nn.Linear)],
-        "training": {
-            "loss": demo.trained.loss,
-            "accuracy": demo.trained.accuracy,
-            "gradient": demo.trained.gradient,
-            "seconds": demo.trained.seconds,
-        },
-        "llc": demo.llc.to_dict(),
-        "wbic": {**demo.wbic.to_dict(), "diagnostics": "those of llc: one run gives both"},
-        "half_soft_rank": [{"gamma": gamma, "value": value} for gamma, value in demo.curve],
-        "seconds": demo.seconds,
-    }
-    path = folder / "summary.json"
-    text = json.dumps(summary, indent=1, default=str) + "\n"
-    _atomically(path, lambda part: part.write_text(text))
-    return path
-
-
-def _write_weights(network: nn.Module, folder: Path) -> Path:
-    try:
-        from safetensors.torch import save
-    except ImportError:
-        path = folder / "model.npz"
-        arrays: dict[str, Any] = {name: tensor.numpy() for name, tensor in network.state_dict().items()}
-
-        def write_arrays(part: Path) -> None:
-            with part.open("wb") as stream:
-                np.savez(stream, **arrays)
-
-        _atomically(path, write_arrays)
-        return path
-    path = folder / "model.safetensors"
-    data = save(network.state_dict())
-    _atomically(path, lambda part: part.write_bytes(data))
-    return path
-
-
-def _atomically(path: Path, write_to: Callable[[Path], Any]) -> None:
-    part = path.with_name(path.name + ".part")
-    write_to(part)
-    os.replace(part, path)
+def write(report: Report, network: nn.Module, folder: Path) -> list[Path]:
+    """Write the report, as a page and as numbers, and the weights; the paths of what was written, the page first."""
+    weights = folder / "model.safetensors"
+    write_whole(weights, save(network.state_dict()))
+    report.save(folder)
+    return [folder / "report.html", folder / "report.json", weights]

@@ -220,29 +220,17 @@ class Estimate:
             >>> Estimate.from_dict(estimate.to_dict()) == estimate
             True
         """
-
-        def real(value: Any, missing: float = math.nan) -> float:
-            if value is None:
-                return missing
-            if isinstance(value, bool) or not isinstance(value, (int, float)):
-                raise InputError(f"{told.get('name')!r} must be made of numbers, got {value!r}")
-            return float(value)
-
         if told["verdict"] not in VERDICTS or not isinstance(told["name"], str):
             raise InputError(f"a verdict is one of {', '.join(VERDICTS)}, got {told['verdict']!r} of {told['name']!r}")
-        if "checks" in told:
-            checks = tuple(map(Check.from_dict, told["checks"]))
-        else:
-            checks = _checks_of_warnings(told["verdict"], told["warnings"])
         bounds = told.get("bounds")
         return cls(
             told["name"],
-            real(told["value"]),
-            real(told["stderr"]),
-            checks,
+            as_float(told["value"]),
+            as_float(told["stderr"]),
+            checks_from_dict(told),
             dict(told["diagnostics"]),
-            real(told.get("freedom"), math.inf),
-            None if bounds is None else (real(bounds[0], -math.inf), real(bounds[1], math.inf)),
+            as_float(told.get("freedom"), math.inf),
+            None if bounds is None else (as_float(bounds[0], -math.inf), as_float(bounds[1], math.inf)),
         )
 
     def to_arviz(self) -> Any:
@@ -287,13 +275,35 @@ class Estimate:
         return f"<p><b>{html.escape(str(self))}</b></p><ul>{reasons}</ul>"
 
 
-def _checks_of_warnings(verdict: Verdict, warnings: Iterable[str]) -> tuple[Check, ...]:
-    """What is known of the checks behind a verdict from its warnings alone, the failure first."""
-    if verdict == "ok":
+def checks_from_dict(told: Mapping[str, Any]) -> tuple[Check, ...]:
+    """The checks that a file holds; of one that kept a verdict and warnings alone, what is known from these.
+
+    Examples:
+        >>> told = {"verdict": "doubtful", "warnings": ["imprecise: the standard error is 20 % — raise budget"]}
+        >>> checks_from_dict(told)[0].name
+        'imprecise'
+    """
+    if "checks" in told:
+        return tuple(map(Check.from_dict, told["checks"]))
+    if told["verdict"] == "ok":
         return ()
-    first: Severity = "failure" if verdict == "failed" else "doubt"
-    texts = list(warnings) or [f"{verdict}: its reason was not kept"]
+    first: Severity = "failure" if told["verdict"] == "failed" else "doubt"
+    texts = list(told["warnings"]) or [f"{told['verdict']}: its reason was not kept"]
     return tuple(Check.not_passed(str(text), "doubt" if place else first) for place, text in enumerate(texts))
+
+
+def as_float(value: Any, missing: float = math.nan) -> float:
+    """A number from JSON, where None stands for one that is not finite; anything but a number is refused.
+
+    Examples:
+        >>> as_float(2), as_float(None)
+        (2.0, nan)
+    """
+    if value is None:
+        return missing
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise InputError(f"expected a number, got {value!r}")
+    return float(value)
 
 
 def plain(value: Any) -> Any:

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from .errors import InputError
-from .samples import Samples, map_tensors
+from .samples import Samples, map_tensors, tensors
 
 Parameters = Mapping[str, Tensor]
 Losses = Callable[[Parameters, Samples], Tensor]
@@ -28,29 +28,35 @@ def independent_losses(
     every: Callable[[], Tensor],
     losses: Losses,
     take: Callable[[Tensor], Samples],
+    n: int,
     parameters: Parameters,
     fixed: Parameters,
 ) -> Tensor:
     """The losses of all samples, as `every` computes them in large batches, once they are known to be fixed l_i(w).
 
     Up to 32 samples from all over the data are seen again beside one other each: a loss must be what it is among many,
-    up to rounding. A few samples are seen first and last: their losses must not have moved meanwhile, nor any buffer or
-    random state. (A network that changes in one call of ten, by random numbers of its own, passes in one case of 30.)
+    up to rounding. A few samples are seen first and last: their losses must not have moved meanwhile, nor any buffer,
+    random state or the data themselves. (A network that changes in one call of ten, by random numbers of its own,
+    passes in one case of 30.)
 
     Args:
         every: all losses at `parameters`.
         losses: l_i at given parameters, which may name what is `fixed`, too.
-        take: the samples of given numbers.
+        take: copies of the samples of given numbers.
+        n: how many there are.
         parameters: the free parameters.
         fixed: all other tensors of the network.
     """
     before = {name: tensor.clone() for name, tensor in fixed.items()}
     with torch.no_grad(), _random_state_restored() as untouched:
+        few, pairs = torch.arange(min(n, 8)), _pairs(n)
+        data = take(few)
         together = every().cpu()
-        few, pairs = take(torch.arange(min(len(together), 8))), _pairs(len(together))
-        first = losses(parameters, few)
+        first = losses(parameters, take(few))
         apart = _losses_of(pairs, losses, parameters, take)
-        again = losses(parameters, few)
+        again = losses(parameters, take(few))
+        if not all(map(torch.equal, _leaves(data), _leaves(take(few)))):
+            raise InputError("the model must not write into its inputs: it changes them in place — clone them first")
         changed = [name for name, tensor in before.items() if not torch.equal(tensor, fixed[name])]
         if changed or not untouched() or not _same(first, again):
             raise InputError(_not_fixed(changed))
@@ -61,8 +67,12 @@ def independent_losses(
                 raise InputError(_not_fixed([]))
             allowed = _sensitivity(losses, state, take(pairs.flatten())).view(pairs.shape)
             if bool((gap > rounding + allowed).any()):
-                raise InputError(_dependent(pairs, apart, among, len(together)))
+                raise InputError(_dependent(pairs, apart, among, n))
     return together
+
+
+def _leaves(samples: Samples) -> list[Tensor]:
+    return tensors((samples.inputs, samples.target))
 
 
 def _pairs(n: int) -> Tensor:

@@ -7,6 +7,7 @@ import difflib
 import fnmatch
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import torch
@@ -18,6 +19,7 @@ from . import losses as _losses
 from .adapters import hugging_face, lightning
 from .errors import InputError
 from .independence import independent_losses
+from .mended import Mended
 from .samples import Samples, Tree, map_tensors, read, tensors
 
 Parameters = dict[str, Tensor]
@@ -67,6 +69,7 @@ class Landscape:
         self.parameters: Parameters = trainable
         self._frozen: Parameters = frozen
         self._samples = _placed(read(data), self.device, self.dtype)
+        self._mended = False  # whether the network uses functions whose derivatives are mended
         self._check_model()
 
     # ------------------------------------------------------------------ from other packages
@@ -167,9 +170,10 @@ class Landscape:
     def outputs(self, parameters: Mapping[str, Tensor], inputs: Tree) -> Any:
         """The network's output for `inputs` at `parameters`."""
         state = {**self._frozen, **parameters}
-        if isinstance(inputs, Mapping):
-            return functional_call(self._skeleton, state, (), dict(inputs))
-        return functional_call(self._skeleton, state, inputs if isinstance(inputs, tuple) else (inputs,))
+        with Mended() if self._mended else nullcontext():
+            if isinstance(inputs, Mapping):
+                return functional_call(self._skeleton, state, (), dict(inputs))
+            return functional_call(self._skeleton, state, inputs if isinstance(inputs, tuple) else (inputs,))
 
     def losses(self, parameters: Mapping[str, Tensor], batch: Samples) -> Tensor:
         """The vector of negative log-likelihoods l_i(w), one per sample of the batch."""
@@ -314,13 +318,15 @@ class Landscape:
             self._check_loss()
             return self.per_sample()
 
-        _refuse_bad(independent_losses(every, self.losses, self.take, self.parameters, self._frozen))
+        _refuse_bad(independent_losses(every, self.losses, self.take, self.n, self.parameters, self._frozen))
 
     def _check_loss(self) -> None:
         """On a few samples, the loss must be per-sample, made for these targets, and depend on the parameters."""
         few = self._samples.take(slice(0, min(self.n, 8))).to(self.device)
         with torch.no_grad():
-            output = self.outputs(self.parameters, few.inputs)
+            with Mended() as mode:
+                output = self.outputs(self.parameters, few.inputs)
+            self._mended |= mode.used
             _losses.check_labels(self.loss, output, few.target, self._samples.target)
             values = self.loss.per_sample(output, few.target)
         if not isinstance(values, Tensor) or tuple(values.shape) != (few.n,):
@@ -425,6 +431,21 @@ def _placed(samples: Samples, device: torch.device, dtype: torch.dtype) -> Sampl
     if device.type == "cuda" and samples.bytes > 0.5 * torch.cuda.mem_get_info(device)[0]:
         return samples
     return samples.to(device)
+
+
+def check_landscape(land: Any) -> None:
+    """Refuse what is no landscape, and say how to make one.
+
+    Examples:
+        >>> check_landscape(3)
+        Traceback (most recent call last):
+        ...
+        basinscope.errors.InputError: land must be a Landscape, got int — make one with bs.Landscape(model, ...)
+    """
+    if not isinstance(land, Landscape):
+        raise InputError(
+            f"land must be a Landscape, got {type(land).__name__} — make one with bs.Landscape(model, ...)"
+        )
 
 
 def watanabe_nbeta(n: int) -> float:

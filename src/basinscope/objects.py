@@ -49,6 +49,20 @@ def nearest(word: str, known: Iterable[str]) -> str:
     return f"did you mean {close[0]!r}?" if close else f"valid are {', '.join(names) or 'none'}"
 
 
+def code_of(kind: type) -> Path | None:
+    """The package, or else the file, that a class is written in; None where there is none.
+
+    Examples:
+        >>> code_of(InputError).name
+        'basinscope'
+    """
+    file = getattr(sys.modules.get(kind.__module__), "__file__", None)
+    if file is None:
+        return None
+    path = Path(file).resolve()
+    return next((folder for folder in path.parents if folder.parent == _root(path)), path)
+
+
 def _from_package(place: str) -> ModuleType:
     try:
         return importlib.import_module(place)
@@ -57,8 +71,10 @@ def _from_package(place: str) -> ModuleType:
 
 
 def _from_file(path: Path) -> ModuleType:
-    """The module in a file, under a name of its own."""
+    """The module in a file: by its name in the package that it is part of, else under a name of its own."""
     path = path.resolve()
+    if path.is_file() and (path.parent / "__init__.py").is_file():
+        return _from_package_file(path)
     name = f"basinscope_file_{path.stem}_{hashlib.sha256(str(path).encode()).hexdigest()[:8]}"
     if name in sys.modules:
         return sys.modules[name]
@@ -74,4 +90,24 @@ def _from_file(path: Path) -> ModuleType:
     except BaseException:
         del sys.modules[name]
         raise
+    return module
+
+
+def _root(path: Path) -> Path:
+    """Where the package of a file is found: the first folder above without an `__init__.py`."""
+    return next(folder for folder in path.parents if not (folder / "__init__.py").is_file())
+
+
+def _from_package_file(path: Path) -> ModuleType:
+    """The module in a file of a package, by its name there."""
+    root = _root(path)
+    if str(root) not in sys.path:
+        sys.path.insert(0, str(root))
+    name = ".".join(path.relative_to(root).with_suffix("").parts)
+    module = _from_package(name)
+    if module.__file__ is None or Path(module.__file__).resolve() != path:
+        raise InputError(
+            f"{str(path)!r} is module {name!r} of its package, but that name is taken by {module.__file__!r} — rename "
+            f"the folder {name.partition('.')[0]!r}"
+        )
     return module

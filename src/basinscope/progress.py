@@ -18,11 +18,14 @@ _PATIENCE = 1.0  # seconds before a bar appears: short jobs stay silent
 def tracked(description: str, enabled: bool = True) -> Iterator[Report]:
     """Yield `report(fraction, text)`; a bar appears on standard error once the job has taken over a second.
 
+    Only where it can move: in a terminal or a notebook, never in a file.
+
     Examples:
         >>> with tracked("sampling", enabled=False) as report:
         ...     report(0.5, "half way")
     """
-    if not enabled:
+    console = Console(stderr=True)
+    if not enabled or not (console.is_terminal or console.is_jupyter):
         yield lambda fraction, text: None
         return
     bar = Progress(
@@ -32,7 +35,7 @@ def tracked(description: str, enabled: bool = True) -> Iterator[Report]:
         TaskProgressColumn(),
         TimeElapsedColumn(),
         TextColumn("{task.fields[text]}"),
-        console=Console(stderr=True),
+        console=console,
         transient=True,
     )
     task = bar.add_task(description, total=1.0, text="")
@@ -51,3 +54,17 @@ def tracked(description: str, enabled: bool = True) -> Iterator[Report]:
     finally:
         if shown:
             bar.stop()
+
+
+def duration(seconds: float) -> str:
+    """A duration in words.
+
+    Examples:
+        >>> duration(0.25), duration(42), duration(754), duration(9000), duration(400000)
+        ('0.2 s', '42 s', '13 min', '2.5 h', '4.6 days')
+    """
+    if seconds < 100:
+        return f"{seconds:.{1 if 0 < seconds < 9.5 else 0}f} s"
+    if seconds < 6000:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.1f} h" if seconds < 172800 else f"{seconds / 86400:.1f} days"

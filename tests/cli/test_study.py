@@ -15,6 +15,7 @@ from basinscope.cli import app
 HERE = Path(__file__).parents[1]
 ORBITS = f"{HERE / 'small_studies.py'}:ORBITS"
 TROUBLE = f"{HERE / 'small_studies.py'}:TROUBLE"
+GENEROUS = 240  # seconds until a process counts as hung
 
 
 def study(*arguments):
@@ -34,6 +35,41 @@ def test_list_names_every_study():
     assert told.exit_code == 0
     assert "quadratics" in told.stdout
     assert "quadratics" in json.loads(study("list", "--json").stdout)
+
+
+def test_list_names_the_studies_of_the_folder_studies(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    home = tmp_path / "studies" / "my_squares"
+    home.mkdir(parents=True)
+    (home / "study.py").write_text("raise RuntimeError('not loaded')\n")
+    (home / "__init__.py").write_text('"""Squares of small numbers."""\n')
+    told = json.loads(study("list", "--json").stdout)
+    assert told["my-squares"] == "Squares of small numbers"
+    assert next(iter(told)) == "quadratics"
+
+
+def test_a_part_is_run_reported_and_put_back_into_another_store(tmp_path):
+    command = ["run", ORBITS, "--store", tmp_path / "store", "--on", "here", "--only", "seed=[0-4]", "--minutes", "5"]
+    assert "5 of 5 jobs stored, 5 of them now" in study(*command).stdout
+    study("report", ORBITS, "--store", tmp_path / "store", "--out", tmp_path / "out")
+    told = study("restore", ORBITS, tmp_path / "out", "--store", tmp_path / "again")
+    assert "orbits: 5 of 8 results put into" in told.stdout, told.stderr
+    again = study("run", ORBITS, "--store", tmp_path / "again", "--on", "here")
+    assert "8 of 8 jobs stored, 3 of them now" in again.stdout
+    wrong = study("restore", ORBITS, tmp_path / "nowhere", "--store", tmp_path / "again")
+    assert wrong.exit_code == 2
+    assert "is not there" in wrong.stderr
+
+
+def test_a_study_runs_where_there_is_little_but_torch_and_pandas(tmp_path):
+    absent = ("jinja2", "markupsafe", "matplotlib", "pooch", "ray", "safetensors", "sklearn", "submitit")
+    code = (
+        f"import sys; sys.modules.update(dict.fromkeys({absent})); from basinscope.cli import main; "
+        "sys.argv[1:] += '--on here --minutes 9 -s seeds=1 -s dimensions=[2] -s conditions=[1.0]'.split(); main()"
+    )
+    command = [sys.executable, "-c", code, "study", "run", "quadratics", "--store", tmp_path]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert "1 of 1 jobs stored" in done.stdout, done.stderr
 
 
 def test_run_status_and_report(tmp_path):
@@ -78,6 +114,8 @@ def test_failures_are_shown_and_set_the_exit_code(tmp_path):
     ("arguments", "told"),
     [
         (["run", "quadratic"], "did you mean 'quadratics'"),
+        (["run", "studies/quadratics"], "there is no study.py in 'studies/quadratics'"),
+        (["run", ORBITS, "--only", "sed=3"], "no job matches 'sed=3'"),
         (["run", ORBITS, "-s", "coutn=3"], "unknown setting 'coutn' — did you mean 'count'?"),
         (["run", ORBITS, "--scale", "huge"], "has no scale 'huge'"),
         (["run", ORBITS, "--on", "moon"], "--on must be here, local, ray"),
@@ -93,14 +131,14 @@ def test_mistakes_are_told_in_one_line(tmp_path, monkeypatch, arguments, told):
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
 def test_ctrl_c_stops_cleanly_and_the_same_command_goes_on(tmp_path, number):
     command = ("run", ORBITS, "--store", tmp_path, "--workers", 2, "-s", "count=40", "-s", "pause=0.1")
     process = started(*command)
     while not list((tmp_path / "results").rglob("*.json")):
         time.sleep(0.02)
     os.kill(process.pid, number)
-    out, err = process.communicate(timeout=30)
+    out, err = process.communicate(timeout=GENEROUS)
     assert process.returncode == 130, err
     assert "the same command goes on from here" in out
     assert "Traceback" not in err

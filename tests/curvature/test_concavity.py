@@ -27,7 +27,7 @@ def pinched(matrix, sizes):
     return matrix * kept
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(seeds, shapes, levels)
 def test_block_diagonal_never_lowers(seed, sizes, level):
     generator = torch.Generator().manual_seed(seed)
@@ -38,7 +38,7 @@ def test_block_diagonal_never_lowers(seed, sizes, level):
         assert value(kind, whitened, level) <= value(kind, pinched(whitened, sizes), level) + SLACK
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(seeds, st.integers(2, 8), levels)
 def test_the_diagonal_in_any_basis_never_lowers(seed, size, level):
     generator = torch.Generator().manual_seed(seed)
@@ -49,7 +49,7 @@ def test_the_diagonal_in_any_basis_never_lowers(seed, size, level):
         assert value(kind, matrix, level) <= value(kind, rotated, level) + SLACK
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(seeds, st.integers(2, 6), st.integers(2, 5), levels)
 def test_sums_are_bounded_by_their_parts(seed, size, parts, level):
     generator = torch.Generator().manual_seed(seed)

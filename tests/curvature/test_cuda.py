@@ -5,10 +5,11 @@ import torch
 from torch import nn
 
 import basinscope as bs
+import lacking
 from basinscope.curvature.operators import operator
 from gradient_cases import CASES
 
-pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+pytestmark = lacking.GPU.mark
 
 f64 = torch.float64
 # cuDNN's recurrent layers have no second derivative.
@@ -37,11 +38,9 @@ def test_products(name, matrix, monkeypatch):
 def test_measures(name, monkeypatch):
     here, there = CASES[name](f64), on_gpu(name, monkeypatch)
     for matrix in ("fisher", "covariance"):
-        assert bs.hessian_trace(there, matrix=matrix).value == pytest.approx(
-            bs.hessian_trace(here, matrix=matrix).value
-        )
+        assert bs.trace(there, matrix=matrix).value == pytest.approx(bs.trace(here, matrix=matrix).value)
     truth = float((operator(here, "hessian") @ torch.eye(here.dimension, dtype=f64)).trace())
-    estimate = bs.hessian_trace(there)
+    estimate = bs.trace(there)
     assert abs(estimate.value - truth) <= 5 * estimate.stderr + 1e-9
     first, second = (bs.spectrum(land, k=4, rtol=1e-6) for land in (here, there))
     assert torch.allclose(first.largest, second.largest, atol=1e-6)

@@ -12,10 +12,11 @@ import pytest
 import yaml
 
 import basinscope as bs
+import lacking
 from basinscope import exact, optim, training
 from basinscope.exact import finite
 from basinscope.zoo import data, models
-from browser import Browser, executable
+from browser import Browser
 from documented import PAGES, ROOT
 
 DOCS = ROOT / "docs"
@@ -152,7 +153,7 @@ def test_results_without_a_page_get_one(results):
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory):
-    pytest.importorskip("mkdocs", reason="the site needs basinscope[docs]")
+    lacking.package("mkdocs")
     folder = tmp_path_factory.mktemp("site")
     done = subprocess.run(
         [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)],
@@ -172,7 +173,7 @@ def test_the_site_builds_without_a_warning(built):
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(executable() is None, reason="no Chromium here")
+@lacking.CHROMIUM.mark
 def test_pages_and_search_work_from_a_folder_without_a_request(built):
     browser = Browser()
     try:
@@ -181,10 +182,10 @@ def test_pages_and_search_work_from_a_folder_without_a_request(built):
         page.open((built / "reference" / "measures.html").as_uri())
         page.run("document.querySelector('label[for=__search]').click()")
         page.run("document.querySelector('[data-md-component=search-query]').focus()")
-        page.wait("document.querySelector('.md-search-result__meta').textContent.startsWith('Type')", seconds=60)
+        page.wait("document.querySelector('.md-search-result__meta').textContent.startsWith('Type')")
         for key in "likelihood":  # the index reads a hyphen at the end of a word as a mistake, and says so
             page.press(key)
-        page.wait("document.querySelector('.md-search-result__item a[href]')", seconds=60)
+        page.wait("document.querySelector('.md-search-result__item a[href]')")
         assert not page.errors
         assert not [address for address in page.requests if address.startswith("http")]
         page.close()

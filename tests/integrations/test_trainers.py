@@ -7,11 +7,12 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 import basinscope as bs
+import lacking
 from basinscope.integrations.following import Following, numbers
 from basinscope.training import Every, Measure, train
 
-transformers = pytest.importorskip("transformers")
-pl = pytest.importorskip("pytorch_lightning")
+transformers = lacking.package("transformers")
+pl = lacking.package("pytorch_lightning")
 
 X = torch.randn(24, 3, generator=torch.Generator().manual_seed(0))
 Y = (X[:, 0] > 0).long() + (X[:, 1] > 0).long()
@@ -62,11 +63,11 @@ def test_lightning_measures_on_schedule_and_logs(tmp_path):
 
     callback = Measurements([
         Measure(batch_loss, Every(steps=2, start=True)),
-        Measure(bs.hessian_trace, Every(epochs=1), options={"rtol": 0.5}),
+        Measure(bs.trace, Every(epochs=1), options={"rtol": 0.5}),
     ])  # fmt: skip
     net, trainer = fitted(tmp_path, [callback], CSVLogger(tmp_path))
     assert [row["step"] for row in callback.rows] == [0, 2, 4]  # two batches an epoch: the third is dropped
-    assert ["hessian_trace" in row for row in callback.rows] == [False, True, True]
+    assert ["trace" in row for row in callback.rows] == [False, True, True]
     net.eval()
     with torch.no_grad():
         exact = float(nn.functional.cross_entropy(net(X), Y))  # all samples, frozen statistics, no dropout
@@ -76,7 +77,7 @@ def test_lightning_measures_on_schedule_and_logs(tmp_path):
     trainer.logger.save()
     lines = (tmp_path / "lightning_logs" / "version_0" / "metrics.csv").read_text()
     assert "batch_loss" in lines
-    assert "hessian_trace_stderr" in lines
+    assert "trace_stderr" in lines
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -230,7 +231,7 @@ def test_transformers_trainer_logs_measurements(tmp_path):
 def followed(log):
     return train(
         nn.Linear(3, 3), (X, Y), lambda net: torch.optim.SGD(net.parameters(), lr=0.1), epochs=2, batch_size=24,
-        measures=[Measure(bs.hessian_trace, Every(epochs=2))], log=[log], progress=False,
+        measures=[Measure(bs.trace, Every(epochs=2))], log=[log], progress=False,
     )  # fmt: skip
 
 
@@ -247,7 +248,7 @@ def test_tensorboard(tmp_path):
     curve = events.Scalars("basinscope/train_loss")
     assert [event.step for event in curve] == [0, 1, 2]
     assert [event.value for event in curve] == pytest.approx(list(run.history["train_loss"]), rel=1e-6)
-    assert events.Scalars("basinscope/hessian_trace_verdict")[0].value == 0
+    assert events.Scalars("basinscope/trace_verdict")[0].value == 0
     with pytest.raises(bs.InputError, match="pass step"):
         Log(tmp_path)(bs.Estimate("llc", 1.0, 0.1))
     with pytest.raises(bs.InputError, match="a path or a SummaryWriter, got int"):
@@ -255,7 +256,7 @@ def test_tensorboard(tmp_path):
 
 
 def test_weights_and_biases_offline(tmp_path, monkeypatch):
-    wandb = pytest.importorskip("wandb")
+    wandb = lacking.package("wandb")
     from basinscope.integrations.wandb import Log
 
     for name in ("WANDB_DIR", "WANDB_CACHE_DIR", "WANDB_CONFIG_DIR", "WANDB_DATA_DIR"):

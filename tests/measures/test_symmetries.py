@@ -10,6 +10,7 @@ import basinscope as bs
 from basinscope import zoo
 from basinscope.curvature.dense import dense
 from basinscope.exact import deep_linear
+from chance import SAMPLED, deviations
 
 f64 = torch.float64
 
@@ -258,18 +259,18 @@ def test_networks_that_vmap_refuses():
     assert found.kinds == {"idle": 3}  # the branch that is never taken
 
 
-def test_lambda_hat_beside_the_bound():
+def test_lambda_hat_beside_the_bound(seed):
     net = randomized(nn.Sequential(nn.Linear(1, 3), nn.ReLU(), nn.Linear(3, 1)))
     x = data(300, 1)
     with torch.no_grad():
         y = net(x)
     land = bs.Landscape(net, "mse", (x, y))
-    estimate = bs.llc(land, rtol=0.1, budget=2.0, progress=False)
+    estimate = bs.llc(land, rtol=0.1, budget=1.0, seed=seed, progress=False)
     found = bs.symmetries(land, llc=estimate)
     assert found.bound == 3.5
-    assert estimate.value < found.bound
+    assert estimate.value < found.bound + deviations(SAMPLED) * estimate.stderr
     assert "λ̂ =" in str(found)
-    assert found.warnings == ()
+    assert bs.symmetries(land, llc=bs.Estimate("llc", 3.4, 0.1)).warnings == ()
     wrong = bs.symmetries(land, llc=bs.Estimate("llc", 4.5, 0.1))
     assert "exceeds the bound 3.5" in wrong.warnings[0]
     assert "exceeds" in wrong._repr_html_()

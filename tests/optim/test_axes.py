@@ -3,13 +3,13 @@
 import pytest
 import torch
 
+import lacking
 from basinscope.optim import OnlineNGD
 from basinscope.optim.axes import Axes, AxisSettings
 from basinscope.optim.eigen import eigen_of
-from basinscope.optim.lowrank import gram
 
 SETTINGS = AxisSettings(
-    alpha=0.1, epsilon=1e-10, eta=0.9, history=2000.0, delta=5e-4, rank=None, rescale=True
+    alpha=0.1, epsilon=1e-10, eta=0.9, history=2000.0, delta=5e-4, rank=None, rescale=True, single=False
 )  # fmt: skip
 SHAPES = [(6, 9), (6,), (3, 6, 2, 1), (3,)]
 
@@ -34,7 +34,7 @@ def test_gradients_pass_without_changing_states_and_renewing_twice_is_renewing_o
     kept = copies(axes.states)
     _, updates = axes.passed(gradients(1), settings, [True] * len(SHAPES))
     assert same(axes.states, kept)
-    solved = eigen_of([gram(update) for update in updates.values()])
+    solved = eigen_of([update.gram for update in updates.values()])
     axes.renew(updates, solved)
     assert not same(axes.states, kept)
     renewed = copies(axes.states)
@@ -63,7 +63,7 @@ def test_members_side_by_side_are_members_alone():
                 torch.testing.assert_close(one[m], two, rtol=1e-9, atol=1e-12)
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@lacking.GPU.mark
 @pytest.mark.parametrize("momentum", [0.0, 0.9])
 def test_recorded_steps_on_a_card_are_steps_on_the_processor(momentum):
     found = []

@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+import lacking
 from basinscope.optim.eigen import eigen_of, shared_out
 
 
@@ -30,7 +31,7 @@ def test_shares_are_what_one_call_gives(count):
         assert torch.equal(shared, whole)
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@lacking.GPU.mark
 @pytest.mark.parametrize("size", [5, 80, 300])
 def test_on_a_card(size):
     given = symmetric(7, size).cuda()

@@ -1,23 +1,22 @@
 """Report and live page in a real browser: no errors, no request to elsewhere, usable by keyboard, readable by all."""
 
-import copy
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-import basinscope as bs
+import lacking
 from basinscope.report.studies import study_page
 from basinscope.runs.driver import run
 from basinscope.runs.results import Results
 from basinscope.runs.store import Store
 from basinscope.runs.sweep import Sweep
-from browser import Browser, executable
+from browser import Browser
 from hostile_names import NAMES
 from live_pages import curve, served, store, training
 
-if executable() is None:
-    pytest.skip("no Chromium here — install the package `chromium` to run these", allow_module_level=True)
+lacking.CHROMIUM.insist()
 
 # Screenshots are kept where this says, to be looked at.
 PICTURES = os.environ.get("BASINSCOPE_PICTURES")
@@ -106,14 +105,10 @@ def page():
 @pytest.fixture(scope="module")
 def run_of_many(report):
     """A run of checkpoints, the names of which are hostile."""
-    facts = copy.deepcopy(dict(report.facts))
-    facts["title"] = NAMES[0]
-    facts["points"] = [
-        {**copy.deepcopy(facts["points"][0]), "name": NAMES[k % len(NAMES)], "step": 10 * k} for k in range(20)
-    ]
-    facts["points"][4] |= {"measured": None, "error": "it was cut off"}
-    facts["history"] = [{"step": k, "train_loss": 1 / (k + 1), "validation_loss": 2 / (k + 1)} for k in range(190)]
-    return bs.Report(facts)
+    points = [replace(report.points[0], name=NAMES[k % len(NAMES)], step=10 * k) for k in range(20)]
+    points[4] = replace(points[4], measured=None, error="it was cut off")
+    history = [{"step": k, "train_loss": 1 / (k + 1), "validation_loss": 2 / (k + 1)} for k in range(190)]
+    return replace(report, title=NAMES[0], points=points, history=history)
 
 
 def keep(page, name):
@@ -129,7 +124,13 @@ def sound(page, origin):
 
 
 @pytest.mark.parametrize("kind", ["one", "many"])
-@pytest.mark.parametrize(("width", "dark"), [(1200, False), (1200, True), (400, False), (400, True)])
+@pytest.mark.parametrize(
+    ("width", "dark"),
+    [
+        (1200, False),
+        *(pytest.param(*look, marks=pytest.mark.slow) for look in [(1200, True), (400, False), (400, True)]),
+    ],
+)
 def test_a_report_is_sound_and_readable(page, report, run_of_many, tmp_path, kind, width, dark):
     (report if kind == "one" else run_of_many).to_html(tmp_path / "report.html")
     page.open(f"file://{tmp_path}/report.html", width=width, dark=dark)
@@ -249,8 +250,8 @@ def test_the_page_follows_without_reload(page, tmp_path):
         before = page.run("document.querySelector('#compare svg.chart').outerHTML")
         training(tmp_path / "sgd", epochs=4)
         training(tmp_path / "new", epochs=1)
-        page.wait("document.querySelectorAll('#body tr').length === 2", seconds=10)
-        page.wait(f"document.querySelector('#compare svg.chart').outerHTML !== {before!r}", seconds=10)
+        page.wait("document.querySelectorAll('#body tr').length === 2")
+        page.wait(f"document.querySelector('#compare svg.chart').outerHTML !== {before!r}")
         assert page.run("window.same")
         sound(page, f"http://127.0.0.1:{port}/")
 
@@ -272,17 +273,13 @@ def test_a_choice_is_made_by_keyboard_and_shown(page, tmp_path):
 
 @pytest.mark.slow
 def test_two_thousand_runs_are_there_at_once(page, tmp_path):
+    """`make bench-report` measures how long it takes; what makes it quick is that only a hundred rows are drawn."""
     store(tmp_path, [f"run {k}" for k in range(40)], seeds=50)
     with served(tmp_path) as port:
         page.open(f"http://127.0.0.1:{port}/")
-        page.wait("document.getElementById('summary').textContent.startsWith('2,000 of 2,000')", seconds=60)
-        before = page.computed()
-        page.open(f"http://127.0.0.1:{port}/")
-        page.wait("document.getElementById('summary').textContent.startsWith('2,000 of 2,000')", seconds=60)
-        first, before = page.computed() - before, page.computed()
-        for text in ("run 7", "doubtful", "", "seed=3", "zzz"):
+        page.wait("document.getElementById('summary').textContent.startsWith('2,000 of 2,000')")
+        for text, count in (("name=run", 2000), ("doubtful", 680), ("", 2000), ("seed=3", 440), ("zzz", 0)):
             page.run(f"{TYPE}({text!r})")
-        # Processor time, which does not depend on what else the machine is doing.
-        assert first < 2
-        assert page.computed() - before < 5 * 0.2
+            assert page.run("document.getElementById('summary').textContent").startswith(f"{count:,} of 2,000")
+            assert page.run("document.querySelectorAll('#body tr').length") <= 100
         sound(page, f"http://127.0.0.1:{port}/")

@@ -6,6 +6,7 @@ from safetensors.torch import save_file
 from torch import nn
 
 import basinscope as bs
+import lacking
 from basinscope.adapters.checkpoints import checkpoints_in, read_weights
 from basinscope.report.checkpoints import Subject, measure_checkpoints
 from basinscope.training import Every, train
@@ -36,7 +37,7 @@ def test_weights_inside_a_larger_file_are_found(tmp_path, wrapper):
 
 def test_names_of_wrapped_networks_fit(subject, tmp_path):
     save_file({f"module._orig_mod.{name}": value for name, value in weights().items()}, tmp_path / "a.safetensors")
-    assert measured(subject, tmp_path / "a.safetensors").final["subject"]["parameters"] == 3
+    assert measured(subject, tmp_path / "a.safetensors").final.subject.parameters == 3
 
 
 def test_a_checkpoint_that_does_not_fit_names_the_keys(subject, tmp_path):
@@ -104,12 +105,12 @@ def test_a_folder_gives_curves_in_order_and_a_bad_file_a_row(subject, tmp_path):
         save_file(weights(1 + 1 / step), tmp_path / f"step-{step}.safetensors")
     (tmp_path / "step-50.safetensors").write_bytes(b"cut")
     found = measured(subject, tmp_path)
-    assert [point["step"] for point in found.points] == [2, 10, 50, 100]
-    assert found.points[2]["measured"] is None
-    assert "still being written" in found.points[2]["error"]
+    assert [point.step for point in found.points] == [2, 10, 50, 100]
+    assert found.points[2].measured is None
+    assert "still being written" in found.points[2].error
     assert "1 of 4 checkpoints could not be measured" in found.to_html()
-    assert found.points[0]["measured"]["spectrum"] is None
-    assert found.points[3]["measured"]["spectrum"] is not None
+    assert found.points[0].measured.spectrum is None
+    assert found.points[3].measured.spectrum is not None
     assert "still being written" in found.to_markdown()
 
 
@@ -126,10 +127,10 @@ def test_what_train_wrote_is_measured_with_its_losses(subject, tmp_path):
         batch_size=20, folder=tmp_path, keep=Every(epochs=2), validation=subject.data, progress=False,
     )  # fmt: skip
     found = measured(subject, tmp_path)
-    assert [point["epoch"] for point in found.points] == [2, 4]  # the last state and the last kept step are one
-    assert found.facts["history"] == run.rows
-    assert found.final["subject"]["loss_value"] == pytest.approx(run.rows[-1]["train_loss"], rel=1e-4)
-    assert found.points[-1]["validation_loss"] == run.rows[-1]["validation_loss"]
+    assert [point.epoch for point in found.points] == [2, 4]  # the last state and the last kept step are one
+    assert found.history == run.rows
+    assert found.final.subject.loss_value == pytest.approx(run.rows[-1]["train_loss"], rel=1e-4)
+    assert found.points[-1].validation_loss == run.rows[-1]["validation_loss"]
 
 
 def test_what_is_kept_is_not_measured_again(subject, tmp_path, monkeypatch):
@@ -208,8 +209,7 @@ def test_labels_that_do_not_fit_are_told(own, tmp_path, data, told):
         measured(Subject.load(f"{own}:build", f"{own}:{data}"), tmp_path / "net.safetensors")
 
 
+@lacking.NO_GPU.mark
 def test_a_device_that_is_not_there_is_told(own):
-    if torch.cuda.is_available():
-        pytest.skip("there is a GPU")
     with pytest.raises(bs.InputError, match="--device 'cuda' cannot be used"):
         Subject.load(f"{own}:build", f"{own}:load", device="cuda")

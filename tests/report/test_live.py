@@ -18,6 +18,8 @@ from basinscope.report.catalogue import Catalogue
 from hostile_names import NAMES
 from live_pages import served, store, training
 
+GENEROUS = 240  # seconds until an answer counts as lost
+
 
 def scanned(folder):
     catalogue = Catalogue(folder)
@@ -26,7 +28,7 @@ def scanned(folder):
 
 
 def get(port, path, method="GET", **headers):
-    with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=20)) as connection:
+    with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=GENEROUS)) as connection:
         connection.request(method, path, headers=headers)
         answer = connection.getresponse()
         return answer.status, dict(answer.headers), answer.read().decode()
@@ -34,7 +36,7 @@ def get(port, path, method="GET", **headers):
 
 def first_events(port, wanted="ready"):
     """What the page is told until it is ready."""
-    with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=20)) as connection:
+    with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=GENEROUS)) as connection:
         connection.request("GET", "/events")
         found, name = [], ""
         with connection.getresponse() as answer:
@@ -219,7 +221,7 @@ def test_the_command_serves_until_it_is_stopped(tmp_path, host, token):
         line = process.stdout.readline()
         assert ("?token=" in line) == token
         port = int(line.partition(f"{host}:")[2].partition("/")[0])
-        until = time.monotonic() + 20
+        until = time.monotonic() + GENEROUS
         while time.monotonic() < until:
             try:
                 status = get(port, "/")[0]
@@ -229,7 +231,7 @@ def test_the_command_serves_until_it_is_stopped(tmp_path, host, token):
         assert status == (401 if token else 200)
     finally:
         process.terminate()
-        _, errors = process.communicate(timeout=20)
+        _, errors = process.communicate(timeout=GENEROUS)
     assert "Traceback" not in errors
 
 

@@ -1,4 +1,3 @@
-import copy
 import csv
 import dataclasses
 import html
@@ -19,27 +18,21 @@ from hostile_names import NAMES
 
 
 def renamed(report, text):
-    facts = copy.deepcopy(dict(report.facts))
+    facts = json.loads(report.to_json())
     facts["title"] = facts["command"] = text
     facts["points"][0]["name"] = text
     measured = facts["points"][0]["measured"]
     measured["subject"]["network"] = measured["subject"]["loss"] = text
-    measured["llc"]["warnings"] = [f"{text} — {text}"]
     measured["llc"]["checks"].append(dataclasses.asdict(bs.Check(text, text, text, False, text, reason=text)))
     measured["notes"] = [text]
-    return bs.Report(facts)
+    return bs.Report.from_dict(facts)
 
 
 def many(report, count):
     """A run of so many checkpoints, each with chains."""
-    facts = copy.deepcopy(dict(report.facts))
-    facts["points"] = [
-        {**copy.deepcopy(facts["points"][0]), "name": f"step-{10 * k:08d}", "step": 10 * k} for k in range(count)
-    ]
-    facts["history"] = [
-        {"step": k, "train_loss": 1 / (k + 1), "validation_loss": 2 / (k + 1)} for k in range(10 * count)
-    ]
-    return bs.Report(facts)
+    points = [dataclasses.replace(report.points[0], name=f"step-{10 * k:08d}", step=10 * k) for k in range(count)]
+    history = [{"step": k, "train_loss": 1 / (k + 1), "validation_loss": 2 / (k + 1)} for k in range(10 * count)]
+    return dataclasses.replace(report, points=points, history=history)
 
 
 def test_a_report_knows_its_estimates(report):
@@ -47,8 +40,8 @@ def test_a_report_knows_its_estimates(report):
     assert math.isfinite(llc.value)
     assert llc.interval(0.9)[0] < llc.value < llc.interval(0.9)[1]
     assert {"half_soft_rank", "wbic", "waic", "loo", "gap", "hessian_trace"} <= {*report.rows()[0]}
-    n = report.final["subject"]["samples"]
-    loss = report.final["subject"]["loss_value"]
+    n = report.final.subject.samples
+    loss = report.final.subject.loss_value
     assert report["wbic"].value == pytest.approx(n * loss + math.log(n) * llc.value)
     with pytest.raises(KeyError, match="was not measured"):
         report["nothing"]
@@ -66,17 +59,17 @@ def test_the_quadratic_part_is_half_the_soft_rank_at_the_measured_resolution(rep
 
 def test_the_slope_is_drawn_over_the_localisation(report):
     measured = report.final
-    found = measured["llc"]["diagnostics"]
+    found = measured.llc.diagnostics
     assert found["gamma_slope"] < 0
     assert "slope ∂λ̂/∂log γ by sampling" in figures.resolutions(measured)
-    alone = {**measured, "curve": [], "llc": {**measured["llc"], "diagnostics": {"gamma": found["gamma"]}}}
-    assert figures.resolutions(alone) is None, "one point makes no figure"
+    flat = dataclasses.replace(measured.llc, diagnostics={"gamma": found["gamma"]})
+    assert figures.resolutions(dataclasses.replace(measured, curve=(), llc=flat)) is None, "one point is no figure"
 
 
 def test_json_comes_back_as_it_was(report, tmp_path):
     path = report.write(tmp_path / "deeper" / "report.json")
     again = bs.Report.load(path)
-    assert again.facts == json.loads(json.dumps(report.facts))
+    assert again.to_json() == report.to_json()
     assert again.to_html() == report.to_html()
     assert again["llc"].interval() == pytest.approx(report["llc"].interval())
 

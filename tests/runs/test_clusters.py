@@ -1,14 +1,10 @@
 """The same study on Ray and through submitit: identical tables, lost workers replaced."""
 
-import os
-import signal
-import threading
-import time
 import warnings
-from pathlib import Path
 
 import pytest
 
+import lacking
 import small_studies
 from basinscope.errors import InputError
 from basinscope.runs.driver import run
@@ -18,8 +14,6 @@ from basinscope.runs.executors.slurm import Slurm
 from basinscope.runs.results import Results
 from basinscope.runs.settings import resolved
 from basinscope.runs.store import Store
-
-SETTINGS = {"count": 64, "pause": 0.03}
 
 
 def parquet(study, store, settings, folder):
@@ -39,42 +33,30 @@ def quiet():
         yield
 
 
-def kill_one_worker(store, killed):
-    """Kill a process that has stored something, while it works on another job."""
-    records = []
-    while len(records) < 16:
-        time.sleep(0.01)
-        records = list(Path(store, "results").rglob("*.json"))
-    process = Store(store).record(records[0].stem)["provenance"]["process"]
-    os.kill(process, signal.SIGKILL)
-    killed.append(process)
-
-
-def test_64_jobs_give_one_table_in_one_process_in_two_and_on_ray_with_a_worker_killed(tmp_path, quiet):
-    pytest.importorskip("ray", reason="Ray is an extra: pip install 'basinscope[ray]'")
-    study = small_studies.ORBITS
-    drive(study, tmp_path / "here", settings=SETTINGS)
-    drive(study, tmp_path / "local", settings=SETTINGS, on=Local(2))
-    killed = []
-    killer = threading.Thread(target=kill_one_worker, args=(tmp_path / "ray", killed), daemon=True)
-    killer.start()
-    summary = drive(study, tmp_path / "ray", settings=SETTINGS, on=Ray(workers=2))
+@pytest.mark.slow
+def test_64_jobs_give_one_table_in_one_process_in_two_and_on_ray_with_a_worker_killed(tmp_path, quiet, monkeypatch):
+    lacking.package("ray")
+    study, settings = small_studies.MORTAL, {"count": 64}
+    drive(study, tmp_path / "here", settings=settings)
+    drive(study, tmp_path / "local", settings=settings, on=Local(2))
+    fallen = tmp_path / "fallen"
+    fallen.mkdir()
+    monkeypatch.setenv("FELL_ONCE", str(fallen))
+    summary = drive(study, tmp_path / "ray", settings=settings, on=Ray(workers=2))
     assert summary.complete
     assert not summary.failed
-    assert killed
-    processes = {
-        Store(tmp_path / "ray").record(path.stem)["provenance"]["process"]
-        for path in (tmp_path / "ray" / "results").rglob("*.json")
-    }
-    assert len(processes) >= 3  # two workers, and the one in place of the dead
-    tables = {parquet(study, tmp_path / name, SETTINGS, tmp_path / f"{name}-out") for name in ("here", "local", "ray")}
+    (dead,) = (int(path.name) for path in fallen.iterdir())
+    records = [Store(tmp_path / "ray").record(path.stem) for path in (tmp_path / "ray" / "results").rglob("*.json")]
+    (again,) = (record for record in records if record["config"]["seed"] == 20)
+    assert again["provenance"]["process"] != dead
+    tables = {parquet(study, tmp_path / name, settings, tmp_path / f"{name}-out") for name in ("here", "local", "ray")}
     assert len(tables) == 1
 
 
 @pytest.fixture(scope="module")
 def cluster():
     """A cluster that is there already."""
-    ray = pytest.importorskip("ray", reason="Ray is an extra: pip install 'basinscope[ray]'")
+    ray = lacking.package("ray")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         ray.init("local", num_cpus=2, num_gpus=1, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
@@ -82,6 +64,7 @@ def cluster():
     ray.shutdown()
 
 
+@pytest.mark.slow
 def test_failures_on_ray_are_told_apart(tmp_path, quiet, cluster):
     settings = {"grid": {"kind": ["fine", "raise", "die"], "seed": [0]}}
     summary = drive(small_studies.TROUBLE, tmp_path, settings=settings, on=Ray(workers=2))
@@ -90,12 +73,14 @@ def test_failures_on_ray_are_told_apart(tmp_path, quiet, cluster):
     assert "its worker died 3 times" in summary.failed["kind=die seed=0"]
 
 
+@pytest.mark.slow
 def test_gpus_that_a_cluster_lacks_are_refused(tmp_path, quiet, cluster):
     with pytest.raises(InputError, match=r"a unit wants 2 GPUs, but no node of the Ray cluster has more than 1"):
         drive(small_studies.ORBITS, tmp_path, on=Ray(gpus=2))
     assert cluster.is_initialized()  # it is not ours to shut down
 
 
+@pytest.mark.slow
 def test_ray_places_gpus(tmp_path, quiet, cluster):
     study = small_studies.PLACED
     on = Ray(gpus=0.5)
@@ -106,7 +91,7 @@ def test_ray_places_gpus(tmp_path, quiet, cluster):
 
 
 def test_tasks_of_submitit_give_the_same_table(tmp_path, quiet):
-    pytest.importorskip("submitit", reason="submitit is an extra: pip install 'basinscope[slurm]'")
+    lacking.package("submitit")
     study, settings = small_studies.ORBITS, {"count": 8}
     drive(study, tmp_path / "here", settings=settings)
     on = Slurm(2, minutes=2, cluster="local", poll=0.2)
@@ -115,15 +100,17 @@ def test_tasks_of_submitit_give_the_same_table(tmp_path, quiet):
     assert len(tables) == 1
 
 
+@pytest.mark.slow
 def test_a_submitit_task_that_dies_is_submitted_again(tmp_path, quiet):
-    pytest.importorskip("submitit", reason="submitit is an extra: pip install 'basinscope[slurm]'")
+    lacking.package("submitit")
     settings = {"common": {"marker": str(tmp_path / "marker")}, "grid": {"seed": [0, 1, 2]}}
     on = Slurm(1, minutes=2, cluster="local", poll=0.2)
     assert drive(small_studies.ONCE, tmp_path / "store", settings=settings, on=on).complete
 
 
+@pytest.mark.slow
 def test_a_job_that_always_fails_on_submitit_does_not_stop_the_rest(tmp_path, quiet):
-    pytest.importorskip("submitit", reason="submitit is an extra: pip install 'basinscope[slurm]'")
+    lacking.package("submitit")
     settings = {"grid": {"kind": ["raise", "fine"], "seed": [0]}}
     on = Slurm(1, minutes=2, cluster="local", poll=0.2)
     summary = drive(small_studies.TROUBLE, tmp_path, settings=settings, on=on)

@@ -1,3 +1,6 @@
+import shutil
+import sys
+
 import pytest
 import yaml
 
@@ -6,7 +9,17 @@ from basinscope.errors import InputError
 from basinscope.runs.references import find, load, reference_to
 from basinscope.runs.settings import overrides, resolved
 from basinscope.runs.study import Settings, Study
+from basinscope.runs.sweep import Sweep
 from basinscope.runs.units import planned
+from basinscope.studies import studies_in
+
+
+def typed(**annotations):
+    def function(x):
+        return {}
+
+    function.__annotations__ = annotations
+    return function
 
 
 class Inner(Settings):
@@ -137,7 +150,7 @@ def test_bad_declarations_are_told(tmp_path, content, told):
     ("text", "told"),
     [
         ("missing.yaml", "there is no file"),
-        ("small_studies:Orbit", "must be a Study, got ModelMetaclass"),
+        ("small_studies:Orbit", "must be a Study, got type"),
         ("small_studies:time", "must be a Study, got module"),
         ("orbit", "there is no study 'orbit' — did you mean 'orbits'"),
     ],
@@ -147,6 +160,36 @@ def test_names_that_lead_nowhere(text, told):
         find(text, {"orbits": "small_studies:ORBITS"})
 
 
+def test_a_study_is_found_by_its_folder_and_may_import_its_neighbours(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.chdir(tmp_path)
+    home = tmp_path / "experiments_of_mine" / "squares"
+    home.mkdir(parents=True)
+    (home.parent / "__init__.py").touch()
+    (home.parent / "shared.py").write_text("from basinscope.runs.study import Study\n")
+    (home / "__init__.py").write_text('"""Squares.\n\nOf small numbers."""\n')
+    (home / "cases.py").write_text("NAME = 'squares'\n")
+    (home / "study.py").write_text(
+        "from experiments_of_mine.shared import Study\nfrom .cases import NAME\n"
+        "class Squares(Study):\n    name = NAME\nSTUDY = Squares()\n"
+    )
+    (known,) = studies_in(home.parent).items()
+    assert (known[0], known[1].title) == ("squares", "Squares")
+    study = find("experiments_of_mine/squares").study
+    assert study.name == "squares"
+    assert type(study).__module__ == "experiments_of_mine.squares.study"
+    for text in (str(home), known[1].reference, find(str(home)).reference):
+        assert find(text).study is study
+    with pytest.raises(InputError, match=r"there is no study.py in 'experiments_of_mine'"):
+        find("experiments_of_mine")
+    with pytest.raises(InputError, match=r"there is no study.py in 'experiments_of_mine/cubes'"):
+        find("experiments_of_mine/cubes")
+    elsewhere = tmp_path / "elsewhere" / "experiments_of_mine" / "squares"
+    shutil.copytree(home.parent, elsewhere.parent)
+    with pytest.raises(InputError, match="that name is taken by"):
+        find(str(elsewhere))
+
+
 def test_arguments_of_a_sweep_are_checked_like_settings():
     with pytest.raises(InputError, match="unknown argument 'knid' — did you mean 'kind'"):
         labels(find("small_studies:TROUBLE"), jobs=[{"knid": "fine"}])
@@ -154,6 +197,19 @@ def test_arguments_of_a_sweep_are_checked_like_settings():
         labels(find("small_studies:TROUBLE"), grid={"seed": ["x"]})
     with pytest.raises(InputError, match="argument 'kind' is missing"):
         find("small_studies:TROUBLE").study.job({"seed": 1})
+
+
+@pytest.mark.parametrize(
+    ("function", "told"),
+    [
+        (lambda config: {}, "Arguments cannot have a field 'config'"),
+        (lambda *values: {}, "must name its arguments"),
+        (typed(x=complex), "Arguments.x has type complex, whose values cannot be kept"),
+    ],
+)
+def test_functions_whose_arguments_no_job_can_have(function, told):
+    with pytest.raises(InputError, match=told):
+        Sweep("odd", function).job({})
 
 
 def test_a_study_is_found_again_by_its_reference():

@@ -11,6 +11,7 @@ from fsspec.implementations.memory import MemoryFileSystem
 
 import small_studies
 from basinscope.errors import InputError, StoreError
+from basinscope.runs import provenance
 from basinscope.runs import store as store_module
 from basinscope.runs.driver import run
 from basinscope.runs.index import Index
@@ -98,6 +99,19 @@ def test_provenance_tells_where_a_number_comes_from(tmp_path):
     assert origin["seed"] == 0
     assert set(origin) >= {"basinscope", "commit", "python", "platform", "device", "threads", "libraries", "version"}
     assert origin["libraries"]["numpy"] == np.__version__
+
+
+@pytest.mark.parametrize(("place", "commit"), [("studies", "abc+"), ("elsewhere", "abc"), (None, "abc")])
+def test_the_commit_says_when_package_or_study_differ_from_it(monkeypatch, tmp_path, place, commit):
+    def git(folder, command, *arguments):
+        if command == "rev-parse":
+            return str(tmp_path) if "--show-toplevel" in arguments else "abc"
+        changed = str(tmp_path / "studies") in arguments
+        return " M study.py" if command == "status" and changed else ""
+
+    monkeypatch.setattr(provenance, "_git", git)
+    folder = {"studies": tmp_path / "studies", "elsewhere": tmp_path.parent / "mine"}.get(place)
+    assert provenance._commit(folder) == commit
 
 
 @pytest.mark.parametrize("suffix", [".json", ".parquet", ".safetensors"])

@@ -6,6 +6,7 @@ from scipy.signal import lfilter
 
 from basinscope.sampling.diagnostics import autocovariance, effective_size, split_rhat, summarize
 from basinscope.sampling.trace import STATISTICS, Trace
+from chance import assert_within, deviations
 
 
 def autoregressive(rho, chains, length, seed):
@@ -31,12 +32,11 @@ def test_autocovariance_by_hand():
 
 
 @pytest.mark.parametrize("rho", [0.0, 0.5, 0.9, 0.97, -0.5])
-def test_effective_size_of_autoregressions(rho):
+def test_effective_size_of_autoregressions(rho, seed):
     # N (1 − ρ)/(1 + ρ). Truncating the sum of autocorrelations costs a few per cent, which longer chains do not show.
-    sizes = [effective_size(autoregressive(rho, 4, 10_000, seed)) for seed in range(20)]
+    sizes = [effective_size(autoregressive(rho, 4, 10_000, [seed, run])) for run in range(40)]
     exact = 40_000 * (1 - rho) / (1 + rho)
-    error = np.std(sizes, ddof=1) / math.sqrt(len(sizes))
-    assert abs(np.mean(sizes) - exact) < 4 * error + 0.02 * exact
+    assert_within(np.mean(sizes), exact, np.std(sizes, ddof=1) / math.sqrt(40), freedom=39, bias=0.03 * exact)
 
 
 def test_effective_size_knows_chains_that_disagree():
@@ -56,27 +56,31 @@ def test_split_rhat_by_hand():
     assert split_rhat(np.array([0.0, 1.0]), 0.0, 100) == math.inf
 
 
-def test_rhat_of_shifted_chains():
-    rows = autoregressive(0.3, 8, 4000, 1)
+def test_rhat_of_shifted_chains(seed):
+    # Half-chain means have the variance 1.86/2000. For 16 of them ½ off their mean on either side, B then has the
+    # standard deviation (2/15) · ½ · √16 · 0.031 = 0.0081, and R̂ half of that.
+    rows = autoregressive(0.3, 8, 4000, seed)
+    chance = deviations() * 0.0081 / 2
     assert summarize(*blocks_of(rows)).rhat == pytest.approx(1.0, abs=0.005)
     shift = np.repeat([[0.0], [1.0]], 4, axis=0)
     # Between half-chains of two equal groups one apart: B = 16·¼/15.
-    assert summarize(*blocks_of(rows + shift)).rhat == pytest.approx(math.sqrt(1 + 4 / 15), abs=0.01)
+    assert summarize(*blocks_of(rows + shift)).rhat == pytest.approx(math.sqrt(1 + 4 / 15), abs=chance)
     # Every chain drifts alike: whole chains agree, halves do not. Within a half the drift itself has variance 1/12.
     drift = np.linspace(0, 2, 4000)[None]
     expected = math.sqrt(1 + 16 * 0.25 / 15 / (1 + 1 / 12))
-    assert summarize(*blocks_of(rows + drift)).rhat == pytest.approx(expected, abs=0.01)
+    assert summarize(*blocks_of(rows + drift)).rhat == pytest.approx(expected, abs=chance)
 
 
 @pytest.mark.parametrize("blocks", [64, 512])
 @pytest.mark.parametrize("rho", [0.0, 0.9])
-def test_standard_errors_are_as_large_as_the_errors(rho, blocks):
-    # z = mean/stderr over 300 runs has unit variance, here within 4 of its own standard errors 1/√600 and the few
-    # per cent that the truncation of the autocorrelation costs.
-    found = [summarize(*blocks_of(autoregressive(rho, 4, 2000, seed), blocks)) for seed in range(300)]
+def test_standard_errors_are_as_large_as_the_errors(rho, blocks, seed):
+    # z = mean/stderr over the runs has unit variance, but for chance, of standard error 1/√(2 runs), and the few per
+    # cent that the truncation of the autocorrelation costs.
+    runs = 600
+    found = [summarize(*blocks_of(autoregressive(rho, 4, 2000, [seed, run]), blocks)) for run in range(runs)]
     z = np.array([summary.mean / summary.stderr for summary in found])
-    assert abs(z.std() - 1) < 4 / math.sqrt(600) + 0.03
-    assert abs(z.mean()) < 4 / math.sqrt(300)
+    assert_within(z.std(), 1.0, 1 / math.sqrt(2 * runs), bias=0.03)
+    assert_within(z.mean(), 0.0, z.std() / math.sqrt(runs))
     # ESS in draws, whatever the width of the blocks
     ess = np.array([summary.ess for summary in found])
     exact = 8000 * (1 - rho) / (1 + rho)

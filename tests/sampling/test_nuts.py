@@ -14,13 +14,14 @@ from basinscope.sampling.diagnostics import effective_size
 from basinscope.sampling.local import Settings
 from basinscope.sampling.nuts import local_density, nuts
 from basinscope.sampling.tempered import tempered_mean
+from chance import SAMPLED, assert_within
 
 f64 = torch.float64
 
 
-def off(values, truth):
-    """How many standard errors the mean of (chains, draws) is off."""
-    return abs(values.mean() - truth) / (values.std() / math.sqrt(effective_size(values)))
+def assert_mean(values, truth):
+    """Assert that the mean of (chains, draws) is as near to the truth as chance allows."""
+    assert_within(values.mean(), truth, values.std() / math.sqrt(effective_size(values)), SAMPLED)
 
 
 def silent(fraction, text):
@@ -32,27 +33,33 @@ def hyperbola(dtype=f64):
     return bs.Landscape(Product(dtype=dtype), "mse", (ones, torch.zeros_like(ones)))
 
 
-def test_moments_of_a_banana():
+def test_moments_of_a_banana(seed):
     # x ~ N(0, 1) and y | x ~ N((x² − 1)/2, 1): E y = 0, E y² = 3/2, E x²y = 1.
     def banana(w):
         return -0.5 * w[0] ** 2 - 0.5 * (w[1] - 0.5 * (w[0] ** 2 - 1)) ** 2
 
-    run = nuts(banana, torch.zeros(2), draws=500, warmup=250, acceptance=0.95, seed=1)
+    run = nuts(banana, torch.zeros(2), draws=500, warmup=250, acceptance=0.95, seed=seed)
     x, y = run.draws[..., 0], run.draws[..., 1]
     assert run.draws.shape == (4, 500, 2)
     for values, truth in ((x, 0), (x**2, 1), (y, 0), (y**2, 1.5), (x**2 * y, 1)):
-        assert off(values, truth) < 4
-    assert abs((y**2).mean() - 1.5) < 0.4
+        assert_mean(values, truth)
+    assert effective_size(x) > 200
     assert run.warmup == 250
     assert run.gradients > 4 * 750
 
 
-def test_the_hyperbola_beside_its_exact_value():
+@pytest.mark.slow
+def test_the_hyperbola_beside_its_exact_value(seed):
     run = nuts(
-        local_density(ChainLosses(hyperbola()), 4.0, 1.0), torch.zeros(2), draws=300, warmup=200, acceptance=0.95
+        local_density(ChainLosses(hyperbola()), 4.0, 1.0),
+        torch.zeros(2),
+        draws=300,
+        warmup=200,
+        acceptance=0.95,
+        seed=seed,
     )
     energy = 4.0 * 0.5 * run.draws.prod(-1) ** 2
-    assert off(energy, finite.hyperbola(4.0, 1.0)) < 4
+    assert_mean(energy, finite.hyperbola(4.0, 1.0))
 
 
 def test_a_seed_repeats():
@@ -60,26 +67,27 @@ def test_a_seed_repeats():
     assert np.array_equal(first.draws, second.draws)
 
 
-def test_divergences_are_told():
+def test_divergences_are_told(seed):
     # The ends of the hyperbola are narrower than a step that most of it accepts.
     run = nuts(
-        lambda w: -500 * w.prod() ** 2 - 0.5 * w.square().sum(), torch.zeros(2), draws=100, warmup=100, acceptance=0.6
-    )
+        lambda w: -5e4 * w.prod() ** 2 - 0.5 * w.square().sum(),
+        torch.zeros(2), draws=100, warmup=100, acceptance=0.6, seed=seed,
+    )  # fmt: skip
     assert run.divergences.sum() > 0
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, f64])
-def test_engine_and_nuts_agree_with_the_exact_value_of_a_quadratic(dtype):
+@pytest.mark.parametrize("dtype", [torch.float32, pytest.param(f64, marks=pytest.mark.slow)])
+def test_engine_and_nuts_agree_with_the_exact_value_of_a_quadratic(dtype, seed):
     land = quadratic([1.0, 10.0], dtype=dtype)
     exact = land.n / 50.0 * finite.quadratic([1.0, 10.0], 50.0, 1.0)
-    for by_nuts, settings in ((True, Settings(draws=200)), (False, Settings(rtol=0.02))):
+    for by_nuts, settings in ((True, Settings(draws=200, seed=seed)), (False, Settings(rtol=0.02, seed=seed))):
         found = tempered_mean(land, 50.0 / land.n, 1.0, settings, silent, by_nuts=by_nuts)
-        assert abs(found.mean - exact) < 4 * found.stderr
         assert found.stderr < 0.1 * exact
-        assert found.rhat < 1.2
+        assert_within(found.mean, exact, found.stderr, SAMPLED, bias=1e-3 * exact)
 
 
-def test_engine_and_nuts_agree_on_a_reduced_rank_regression():
+@pytest.mark.slow
+def test_engine_and_nuts_agree_on_a_reduced_rank_regression(seed):
     net = nn.Sequential(nn.Linear(2, 2, bias=False), nn.Linear(2, 3, bias=False)).to(f64)
     generator = torch.Generator().manual_seed(0)
     with torch.no_grad():
@@ -90,11 +98,11 @@ def test_engine_and_nuts_agree_on_a_reduced_rank_regression():
         y = net(x) + torch.randn(80, 3, generator=generator, dtype=f64)
     land = bs.Landscape(net, "mse", (x, y))
     beta = 1 / math.log(80)
-    reference = tempered_mean(land, beta, 1.0, Settings(draws=100, seed=3), silent, by_nuts=True)
-    engine = tempered_mean(land, beta, 1.0, Settings(rtol=0.02), silent)
-    assert reference.divergences <= 3
-    assert abs(engine.mean - reference.mean) < 4 * math.hypot(engine.stderr, reference.stderr)
-    assert math.hypot(engine.stderr, reference.stderr) < 0.15 * reference.mean
+    reference = tempered_mean(land, beta, 1.0, Settings(draws=100, seed=seed), silent, by_nuts=True)
+    engine = tempered_mean(land, beta, 1.0, Settings(rtol=0.02, seed=seed), silent)
+    together = math.hypot(engine.stderr, reference.stderr)
+    assert together < 0.15 * reference.mean
+    assert_within(engine.mean, reference.mean, together, SAMPLED)
 
 
 @pytest.mark.parametrize(
@@ -112,5 +120,5 @@ def test_bad_settings_are_refused(settings, message):
 
 
 def test_a_density_that_is_not_finite_is_refused():
-    with pytest.raises(InputError, match="must be finite at the start"):
+    with pytest.raises(InputError, match="must be finite at the start with its gradient, got -inf"):
         nuts(lambda w: w.sum().log(), torch.zeros(2))

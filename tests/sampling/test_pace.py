@@ -23,6 +23,7 @@ from basinscope.sampling.pace import (
     slowest_mode,
 )
 from basinscope.sampling.target import Target, Whitening
+from chance import SAMPLED, assert_within
 
 N = 5000
 
@@ -184,15 +185,15 @@ def test_as_many_samples_as_there_are_leave_no_noise():
     assert torch.equal(evaluate(position).gradient, evaluate(position).gradient)
 
 
-def test_slow_modes_relax_by_momentum():
-    """Chains with momentum are in equilibrium, and agree with the exact value."""
+@pytest.mark.slow
+def test_slow_modes_relax(seed):
+    """Chains that go as they choose to are in equilibrium, and agree with the exact value."""
     planted = plant((12, 7, 12), 6, 4000, seed=0)
-    found = llc(planted.land, gamma=6.0, sampler="minibatch", budget=10.0, seed=0, progress=False)
-    assert found.diagnostics["persistence"] > 0.5
-    assert found.diagnostics["virial"] == pytest.approx(1, abs=0.1)
+    found = llc(planted.land, gamma=6.0, sampler="minibatch", budget=10.0, seed=seed, progress=False)
+    assert_within(found.diagnostics["virial"], 1.0, found.diagnostics["virial_stderr"], SAMPLED, bias=0.05)
     exact = planted.at(found.diagnostics["nbeta"], 6.0)
-    assert found.value == pytest.approx(exact, abs=4 * found.stderr)
     assert found.stderr < 0.1 * exact
+    assert_within(found.value, exact, found.stderr, SAMPLED)
 
 
 def test_chains_that_are_always_lost_give_no_number_and_end():
@@ -206,6 +207,6 @@ def test_chains_that_are_always_lost_give_no_number_and_end():
 
     x = torch.randn(600, 2, generator=torch.Generator().manual_seed(0))
     land = bs.Landscape(Cliff(), "gaussian", (x, torch.zeros(600)), sigma=1.0)
-    found = llc(land, gamma=1.0, sampler="minibatch", budget=0.5, seed=0, progress=False)
+    found = llc(land, gamma=1.0, sampler="minibatch", chains=6, batch_size=32, budget=0.1, seed=0, progress=False)
     assert found.verdict == "failed"
     assert math.isnan(found.value)

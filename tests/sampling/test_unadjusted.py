@@ -16,6 +16,7 @@ from basinscope.sampling.local import Sampler, Settings
 from basinscope.sampling.minibatches import gradient_noise, minibatches, noise_trace
 from basinscope.sampling.pace import LARGEST_STEP
 from basinscope.sampling.target import Target, Whitening
+from chance import SAMPLED, assert_within
 
 SIZES = (0.4, 0.2, 0.1)
 
@@ -61,14 +62,14 @@ def test_standard_error_of_a_straight_line_is_that_of_least_squares_and_a_part_o
     assert stderr == pytest.approx(math.hypot(math.sqrt(covariance[0, 0]), UNSEEN_BEND * 5 * 0.1))
 
 
-def test_intercepts_scatter_by_their_standard_error():
-    rng = np.random.default_rng(0)
+def test_intercepts_scatter_by_their_standard_error(seed):
+    rng = np.random.default_rng(seed)
     errors = np.array([0.1, 0.12, 0.15])
     found = [line(3 + errors * rng.normal(size=3), errors) for _ in range(2000)]
     z = np.array([(value - 3) / stderr for value, stderr, _ in found])
-    # Unit variance, or a little less: a bend seen by chance widens the error. 4 standard errors of a variance.
-    assert 0.75 < z.var() < 1 + 4 * math.sqrt(2 / 2000)
-    assert abs(z.mean()) < 4 / math.sqrt(2000)
+    # Unit variance, or a little less: a bend seen by chance widens the error.
+    assert_within(z.var(), 0.9, math.sqrt(2 / 2000), bias=0.1)
+    assert_within(z.mean(), 0.0, z.std() / math.sqrt(2000))
 
 
 def test_a_bend_shows_in_the_standard_error():
@@ -130,19 +131,19 @@ def test_bias_is_extrapolated_in_the_noise_that_makes_it():
     assert same.value == pytest.approx(3.0, abs=1e-6), "noise that is the same everywhere changes nothing"
 
 
-def test_noise_trace_of_a_regression():
+def test_noise_trace_of_a_regression(seed):
     # Minibatch gradients of a regression with residuals e, at w*: covariance nβ²/m · (1/n) Σ e² x xᵀ, exactly.
     land = quadratic([2.0, 0.5], n=400, noise=1.5, dtype=torch.float64)
     losses = ChainLosses(land)
     target = Target(losses, 10.0, 1.0, Whitening.identity(losses.origin, 0.3))
-    generator = torch.Generator().manual_seed(0)
+    generator = torch.Generator().manual_seed(seed)
     zero = torch.zeros(500, 2, dtype=torch.float64)
     x, y = land.samples.inputs, land.samples.target
     residual = x @ land.parameters["weight"].T - y
     exact = 0.09 * 100 / 16 * float((residual * x).square().sum(1).mean())
     plain = noise_trace(minibatches(target, 16, generator, None), zero, repeats=20)
-    # 20 × 500 pairs of a sum of two nearly Gaussian squares: relative standard error about √(2/10⁴)
-    assert plain == pytest.approx(exact, rel=4 * math.sqrt(2 / 1e4))
+    # 20 × 500 pairs of a sum of two squares, the larger of which has most of it: relative standard error about √(2/10⁴)
+    assert_within(plain / exact, 1.0, math.sqrt(2 / 1e4), freedom=50)
     mean = losses.gradient(zero[:1])[0]
     assert noise_trace(minibatches(target, 16, generator, mean), zero) < 1e-20 * exact
 
@@ -163,7 +164,7 @@ def test_minibatches_are_fresh_and_repeat_with_the_seed():
     assert torch.equal(gradients()[1], second)
 
 
-def test_noise_is_told_chain_by_chain():
+def test_noise_is_told_chain_by_chain(seed):
     """Three places of a model with the gradients xw: their variance is w² times that of x."""
 
     class Scale(torch.nn.Module):
@@ -178,52 +179,55 @@ def test_noise_is_told_chain_by_chain():
     losses = ChainLosses(bs.Landscape(Scale(), "gaussian", (x, torch.zeros_like(x)), sigma=1.0))
     target = Target(losses, 10.0, 1.0, Whitening.identity(losses.origin))
     places = torch.tensor([[1.0], [2.0], [0.0]], dtype=torch.float64).repeat(2000, 1)
-    found = gradient_noise(minibatches(target, 5, torch.Generator().manual_seed(0), None), places)
+    found = gradient_noise(minibatches(target, 5, torch.Generator().manual_seed(seed), None), places)
     exact = 100 * float(x.var(correction=0)) / 5
     # 2,000 squares of nearly normal numbers each: relative standard error √(2/2000)
     means = found.view(2000, 3).mean(0) / exact
-    assert means.tolist() == pytest.approx([1.0, 4.0, 0.0], rel=4 * math.sqrt(2 / 2000))
+    assert_within(means[:2] / torch.tensor([1.0, 4.0]), 1.0, math.sqrt(2 / 2000), freedom=50)
+    assert float(means[2]) == 0.0
 
 
 class TestWarming:
     """A third of the chains find the posterior of a network with slow modes, and the others start from there."""
 
-    def sampled(self, budget=12.0):
-        planted = plant((12, 7, 12), 6, 4000, seed=0)
-        settings = Settings(sampler="minibatch", budget=budget, seed=0)
+    def sampled(self, seed, n=4000, **settings):
+        planted = plant((12, 7, 12), 6, n, seed=0)
+        settings = Settings(sampler="minibatch", seed=seed, **settings)
         texts = []
-        at = Resolution(4000 / math.log(4000), 6.0)
+        at = Resolution(n / math.log(n), 6.0)
         outcome = Sampler(planted.land, settings).run(at, lambda fraction, text: texts.append((fraction, text)))
         return planted, at, outcome, texts
 
-    def test_all_step_sizes_are_in_equilibrium(self):
-        planted, at, outcome, texts = self.sampled()
+    @pytest.mark.slow
+    def test_all_step_sizes_are_in_equilibrium(self, seed):
+        planted, at, outcome, texts = self.sampled(seed, budget=12.0)
         assert any("first steps" in text for _, text in texts)
         shares = [fraction for fraction, _ in texts]
         assert shares == sorted(shares)
         assert 0 < shares[0] < shares[-1] <= 1.05
         for run in outcome.runs:
-            assert run.summary("virial").mean / planted.land.dimension > 0.95
+            assert run.summary("virial").mean / planted.land.dimension > 0.9, "steps may lift it, by noise"
             assert run.noise > 0
         exact = planted.at(at.nbeta, at.gamma)
-        assert at.nbeta * outcome.excess == pytest.approx(exact, abs=4 * at.nbeta * outcome.stderr)
+        assert at.nbeta * outcome.stderr < 0.1 * exact
+        assert_within(at.nbeta * outcome.excess, exact, at.nbeta * outcome.stderr, SAMPLED)
 
     def test_it_ends_with_its_budget(self):
-        _, _, _, texts = self.sampled(budget=1.0)
+        _, _, _, texts = self.sampled(seed=0, n=1000, chains=6, batch_size=64, budget=0.1)
         first = [fraction for fraction, text in texts if "first steps" in text]
         assert max(first) < 0.75
 
     def test_a_seed_repeats(self):
-        (_, _, one, _), (_, _, two, _) = self.sampled(2.0), self.sampled(2.0)
+        one, two = (self.sampled(seed=0, n=1000, chains=6, batch_size=64, budget=0.1)[2] for _ in "ab")
         assert one.excess == two.excess
         assert torch.equal(one.main.position, two.main.position)
 
 
-def test_chains_that_are_lost_make_it_start_again_with_smaller_steps():
+def test_chains_that_are_lost_make_it_start_again_with_smaller_steps(seed):
     """A deep valley curved so strongly that the first step size loses chains at once: a number comes out anyway."""
     planted = plant((5, 6, 6, 5), 2, 300, curvature=200.0, seed=0)
-    settings = Settings(sampler="minibatch", chains=6, batch_size=64, budget=2.0, seed=0)
+    settings = Settings(sampler="minibatch", chains=6, batch_size=64, budget=2.0, seed=seed)
     outcome = Sampler(planted.land, settings).run(Resolution(50.0, 4.0), lambda fraction, text: None)
     assert outcome.runs[0].step_size < LARGEST_STEP
     assert [int(run.alive.sum()) for run in outcome.runs] == [2, 2, 2]
-    assert abs(50.0 * outcome.excess - float(planted.coefficient)) < 4 * 50.0 * outcome.stderr
+    assert_within(50.0 * outcome.excess, float(planted.coefficient), 50.0 * outcome.stderr, SAMPLED)

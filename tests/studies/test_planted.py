@@ -10,14 +10,14 @@ from basinscope.runs.driver import run
 from basinscope.runs.results import Results
 from basinscope.runs.settings import resolved
 from basinscope.runs.store import Store
-from basinscope.studies.candidates import FAMILIES, NOISE, RIDGE, _units, fitted
-from basinscope.studies.learning_curves import STUDY as CURVES
-from basinscope.studies.learning_curves import summarized
-from basinscope.studies.planted import PLANTED, averaged_tanh
-from basinscope.studies.selection import CRITERIA, chosen
-from basinscope.studies.selection import STUDY as SELECTION
-from basinscope.studies.temperature import STUDY as TEMPERATURE
-from basinscope.studies.temperature import regression
+from studies.common.planted import PLANTED, averaged_tanh
+from studies.learning_curves.study import STUDY as CURVES
+from studies.learning_curves.study import summarized
+from studies.temperature_regression.study import STUDY as TEMPERATURE
+from studies.temperature_regression.study import regression
+from studies.wbic_selection.candidates import FAMILIES, NOISE, RIDGE, _units, fitted
+from studies.wbic_selection.study import CRITERIA, chosen
+from studies.wbic_selection.study import STUDY as SELECTION
 
 f64 = torch.float64
 
@@ -106,6 +106,7 @@ def test_shares_of_choices():
     assert (table["stderr"] > 0).all()
 
 
+@pytest.mark.slow
 def test_a_small_selection_from_end_to_end(tmp_path):
     settings = {"families": ["tanh"], "samples": [60], "widths": [1, 2], "seeds": 1, "budget": 0.3}
     results, written = finished(SELECTION, settings, tmp_path)
@@ -148,6 +149,7 @@ def test_averaged_observations_have_the_slope_of_single_ones(tmp_path):
     assert results.table["beta"].tolist() == pytest.approx([2 / math.log(100_000), 0.5 / math.log(100_000)])
 
 
+@pytest.mark.slow
 def test_a_small_temperature_study_from_end_to_end(tmp_path):
     settings = {
         "models": ["reduced-rank"],

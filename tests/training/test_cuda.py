@@ -3,10 +3,11 @@
 import pytest
 import torch
 
+import lacking
 from basinscope.training import train
 from training_cases import OPTIMIZERS, data, network
 
-pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+pytestmark = lacking.GPU.mark
 
 
 # Entropy-SGD is left out: its noise is another on a GPU.

@@ -186,23 +186,23 @@ def test_estimates_become_columns():
         epochs=2,
         validation=data(20, seed=9),
         measures=[
-            Measure(bs.hessian_trace, Every(epochs=1, start=True), options={"matrix": "fisher"}),
+            Measure(bs.trace, Every(epochs=1, start=True), options={"matrix": "fisher"}),
             Measure(bs.soft_rank, Every(epochs=2), options={"weight_decay": 0.1}),
-            Measure(bs.hessian_trace, Every(epochs=1), "validation_trace", "validation", {"matrix": "fisher"}),
+            Measure(bs.trace, Every(epochs=1), "validation_trace", "validation", {"matrix": "fisher"}),
             Measure(lambda land: {"size": land.dimension, "count": land.n}, Every(epochs=1), name="counts"),
         ],
     )
     table = run.history
     assert table["step"].tolist() == [0, 7, 14]
-    assert table["hessian_trace"].notna().tolist() == [True, True, True]
+    assert table["trace"].notna().tolist() == [True, True, True]
     assert table["soft_rank"].notna().tolist() == [False, False, True]
-    assert table["hessian_trace_verdict"].tolist() == ["ok"] * 3
+    assert table["trace_verdict"].tolist() == ["ok"] * 3
     assert table["count"].tolist()[1:] == [53, 53]
     land = Landscape(run.model, "cross_entropy", data())
-    assert run.rows[-1]["hessian_trace"] == bs.hessian_trace(land, matrix="fisher").value
+    assert run.rows[-1]["trace"] == bs.trace(land, matrix="fisher").value
     assert run.rows[-1]["soft_rank"] == bs.soft_rank(land, weight_decay=0.1).value
     held = Landscape(run.model, "cross_entropy", data(20, seed=9))
-    assert run.rows[-1]["validation_trace"] == bs.hessian_trace(held, matrix="fisher").value
+    assert run.rows[-1]["validation_trace"] == bs.trace(held, matrix="fisher").value
     assert run.rows[-1]["validation_loss"] == pytest.approx(float(held.per_sample().mean()), rel=1e-12)
     assert run.rows[-1]["train_loss"] == pytest.approx(float(land.per_sample().mean()), rel=1e-12)
 
@@ -230,11 +230,11 @@ def test_a_measurement_that_fails_does_not_end_the_training():
 
 def test_bad_measurements():
     with pytest.raises(bs.InputError, match="two columns of the history would be called 'trace'"):
-        go(epochs=1, measures=[Measure(bs.hessian_trace, name="trace"), Measure(bs.soft_rank, name="trace")])
+        go(epochs=1, measures=[Measure(bs.trace), Measure(bs.soft_rank, name="trace")])
     with pytest.raises(bs.InputError, match="two columns of the history would be called 'lr'"):
         go(epochs=1, measures=[Measure(lambda land: {"lr": 1.0}, name="rates")])
     with pytest.raises(bs.InputError, match="pass validation"):
-        go(epochs=1, measures=[Measure(bs.hessian_trace, on="validation")])
+        go(epochs=1, measures=[Measure(bs.trace, on="validation")])
     with pytest.raises(bs.InputError, match="must return an Estimate"):
         go(epochs=1, measures=[Measure(lambda land: "high", name="words")])
     with pytest.raises(bs.InputError, match="a name of letters"):

@@ -2,9 +2,11 @@ import math
 
 import pytest
 import torch
+from scipy import stats
 
 from basinscope.errors import InputError
 from basinscope.training.population.draws import draws, keys, mixed
+from chance import FALSE_ALARM, assert_within
 
 
 def reference(seed_key, step, batch, size):
@@ -36,18 +38,18 @@ def test_splitmix_against_its_published_first_output():
     assert int(mixed(state)) % 2**64 == 0xE220A8397B1DCDAF
 
 
-def test_draws_are_uniform_and_independent_between_members_and_steps():
-    drawn = draws(keys([0, 1]), torch.tensor([10, 10]), 0, 2000, 50)
+def test_draws_are_uniform_and_independent_between_members_and_steps(seed):
+    drawn = draws(keys([seed, seed + 1]), torch.tensor([10, 10]), 0, 2000, 50)
     counts = torch.bincount(drawn[:, 0].flatten(), minlength=10).double()
     expected = 2000 * 50 / 10
-    assert float(((counts - expected) ** 2 / expected).sum()) < 30  # χ² with 9 degrees of freedom
-    n = drawn[:, 0].numel()
-    centred = drawn.double() - 4.5
-    variance = (100 - 1) / 12
-    limit = 4 / math.sqrt(n)
-    assert abs((centred[:, 0] * centred[:, 1]).mean() / variance) < limit
-    assert abs((centred[1:, 0] * centred[:-1, 0]).mean() / variance) < limit
-    assert abs((centred[:, 0, 1:] * centred[:, 0, :-1]).mean() / variance) < limit
+    assert float(((counts - expected) ** 2 / expected).sum()) < stats.chi2.isf(FALSE_ALARM, 9)
+    scores = (drawn.double() - 4.5) / math.sqrt((100 - 1) / 12)
+    for one, two in (
+        (scores[:, 0], scores[:, 1]),
+        (scores[1:, 0], scores[:-1, 0]),
+        (scores[:, 0, 1:], scores[:, 0, :-1]),
+    ):
+        assert_within(float((one * two).mean()), 0.0, 1 / math.sqrt(one.numel()))
 
 
 def test_a_batch_is_the_start_of_a_larger_one():

@@ -67,7 +67,7 @@ class Handler(BaseHTTPRequestHandler):
 @pytest.fixture
 def server():
     running = Server()
-    thread = threading.Thread(target=running.serve_forever, daemon=True)
+    thread = threading.Thread(target=running.serve_forever, args=[0.01], daemon=True)  # looks so often for its end
     thread.start()
     yield running
     running.shutdown()

@@ -3,10 +3,8 @@
 import gzip
 import hashlib
 import io
-import os
 import tarfile
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,12 +12,11 @@ import torch
 from scipy.io import savemat
 from torch.nn import functional
 
+import lacking
 from basinscope.errors import InputError
 from basinscope.zoo import data
 from basinscope.zoo.data import catalogue, formats
 from basinscope.zoo.data.catalogue import File, Source
-
-REAL = Path(os.environ.get("BASINSCOPE_DATA", "nowhere"))
 
 
 def idx(values):
@@ -187,7 +184,7 @@ def test_digits_are_whole_and_fixed():
     assert data.load("digits", view="7x7").test[0].shape == (360, 1, 7, 7)
 
 
-@pytest.mark.skipif(not (REAL / "mnist").is_dir(), reason="BASINSCOPE_DATA has no mnist")
+@lacking.data_set("mnist").mark
 @pytest.mark.parametrize("name", ["mnist", "fashion_mnist"])
 def test_real_idx(name):
     made = data.load(name, view="7x7")
@@ -197,14 +194,14 @@ def test_real_idx(name):
     )
 
 
-@pytest.mark.skipif(not (REAL / "cifar10").is_dir(), reason="BASINSCOPE_DATA has no cifar10")
+@lacking.data_set("cifar10").mark
 def test_real_cifar():
     made = data.load("cifar10", view="7x7")
     assert len(made.train[0]) in (20_000, 50_000)
     assert torch.bincount(made.test[1]).tolist() == [1000] * 10
 
 
-@pytest.mark.skipif(not (REAL / "svhn").is_dir(), reason="BASINSCOPE_DATA has no svhn")
+@lacking.data_set("svhn").mark
 def test_real_svhn():
     small, full = data.load("svhn", view="7x7"), data.load("svhn")
     assert (len(small.train[0]), len(small.test[0])) == (73_257, 26_032)

@@ -5,6 +5,7 @@ import torch
 
 from basinscope.errors import InputError
 from basinscope.zoo import data
+from chance import assert_within
 
 
 def test_a_reduced_rank_teacher_has_its_rank_and_unit_singular_values():
@@ -14,19 +15,25 @@ def test_a_reduced_rank_teacher_has_its_rank_and_unit_singular_values():
     torch.testing.assert_close(values, torch.tensor([1.0, 1, 1, 0, 0], dtype=torch.float64), atol=1e-12, rtol=0)
 
 
-def test_the_noise_is_what_was_asked_for():
-    x, y = data.deep_linear([4, 2, 3], rank=2, n=20_000, noise=0.5).train
+def test_the_noise_is_what_was_asked_for(seed):
+    x, y = data.deep_linear([4, 2, 3], rank=2, n=20_000, noise=0.5, seed=seed).train
     residual = y - x @ torch.linalg.lstsq(x, y).solution
-    assert abs(residual.std().item() - 0.5) < 4 * 0.5 / math.sqrt(2 * 60_000)
+    freedom = (20_000 - 4) * 3
+    assert_within(float(residual.square().sum()) / freedom, 0.25, 0.25 * math.sqrt(2 / freedom))
 
 
-def test_a_mixture_has_unit_clusters_at_its_distance():
-    made = data.mixture(4, 50, n=8000, distance=6.0)
-    x, labels = made.train
+def test_a_mixture_has_unit_clusters_at_its_distance(seed):
+    dimension = 2000  # in which random directions are nearly at right angles
+    x, labels = data.mixture(4, dimension, n=800, distance=6.0, seed=seed).train
     centres = torch.stack([x[labels == k].mean(0) for k in range(4)])
-    assert torch.cdist(centres, centres)[0, 1:].mean() == pytest.approx(6.0, rel=0.2)
-    spread = (x - centres[labels]).std()
-    assert spread == pytest.approx(1.0, rel=0.02)
+    counts = labels.bincount(minlength=4)
+    freedom = (800 - 4) * dimension
+    spread = float((x - centres[labels]).double().square().sum()) / freedom
+    assert_within(spread, 1.0, math.sqrt(2 / freedom))
+    # ‖m_a − m_b‖² of cluster means is 36 (1 − cos θ) and noise: each of its terms has standard deviation below 2.
+    squares = torch.cdist(centres, centres).square() - dimension * (1 / counts[:, None] + 1 / counts)
+    pairs = torch.triu_indices(4, 4, offset=1)
+    assert_within(squares[pairs[0], pairs[1]], 36.0, 2.0)
 
 
 def test_modular_addition_splits_all_sums():

@@ -1,117 +1,83 @@
-"""`basinscope demo`: train a small network, measure it, say what was found."""
+"""`basinscope demo`: train a small network, measure it, say what came out."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import shlex
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
-from rich.console import Console, Group
+from rich.console import Console
+from rich.control import Control
 from rich.markup import escape
-from rich.panel import Panel
-from rich.table import Table
+from rich.segment import ControlType
 
-if TYPE_CHECKING:
-    from ..demo import Demo
-    from ..estimates import Estimate
-
-COLOURS = {"ok": "green", "doubtful": "yellow", "failed": "red"}
+from ..errors import InputError
 
 
 def demo(
     out: Annotated[Path, typer.Option("--out", help="Folder to write to.")] = Path("basinscope-demo"),
     hidden: Annotated[int, typer.Option("--hidden", min=1, max=64, help="Hidden units.")] = 8,
     samples: Annotated[int | None, typer.Option("--samples", help="Use only the first so many images.")] = None,
-    budget: Annotated[float, typer.Option("--budget", help="Most sampling, in nominal seconds.")] = 20.0,
+    budget: Annotated[float, typer.Option("--budget", help="Most sampling for λ̂, in nominal seconds.")] = 10.0,
     seed: Annotated[int, typer.Option("--seed", help="Seed of the training and of the chains.")] = 0,
 ) -> None:
-    """Train a small network on scikit-learn's digits and measure how complex it is."""
-    from .. import demo as demonstration  # brings torch with it
+    """Train a small network on scikit-learn's digits, measure how complex it is, and write a report.
 
-    found = demonstration.run(hidden=hidden, samples=samples, budget=budget, seed=seed)
-    written = demonstration.write(found, out)
+    It takes half a minute or so on one processor, downloads nothing and opens nothing.
+    """
+    if out.exists() and not out.is_dir():
+        raise InputError(f"--out must be a folder, and {str(out)!r} is a file — name another place")
+    with _step("loading torch and scikit-learn"):
+        from .. import demo as demonstration
+
+        digits = demonstration.load_digits(samples)
+    with demonstration.one_thread():
+        with _step(f"training a network on {len(digits.labels):,} digits, a fifth of them with random labels") as say:
+            trained = demonstration.train(digits, hidden, seed)
+            say(f"{trained.widths} with ReLU, loss {trained.loss:.4f}, {trained.accuracy:.0%} of true labels met")
+        with _step("measuring the basin it has reached"):
+            report = demonstration.measure(trained, digits, budget, seed, _command(hidden, samples, budget, seed))
+    with _step("writing the report"):
+        page, *others = demonstration.write(report, trained.network, out)
     console = Console(highlight=False)
-    console.print(summary(found))
-    console.print(f"\nwrote {', '.join(path.name for path in written)} to [bold]{escape(str(out))}[/bold]")
+    console.print(report)
+    console.print(f"\n{' and '.join(path.name for path in others)} are beside the report:")
+    console.print(f"[bold]{escape(str(page))}[/bold]", soft_wrap=True)
 
 
-def summary(demo: Demo) -> Group:
-    """What a reader wants to know, the verdict first."""
-    llc, trained = demo.llc, demo.trained
-    colour = COLOURS[llc.verdict]
-    panel = Panel(
-        Group(_values(demo), *_reasons(llc)),
-        title=f"[bold {colour}]{llc.verdict}[/]",
-        title_align="left",
-        border_style=colour,
-        expand=False,
-        padding=(0, 1),
+def _command(hidden: int, samples: int | None, budget: float, seed: int) -> str:
+    given = [] if samples is None else ["--samples", str(samples)]
+    return shlex.join(
+        ["basinscope", "demo", "--hidden", str(hidden), *given, "--budget", f"{budget:g}", "--seed", str(seed)]
     )
-    widths = "-".join(str(width) for width in _widths(demo))
-    about = _pairs(
-        ("data", f"{len(demo.digits.labels):,} of scikit-learn's digits, 4 × 4 pixels, a fifth of the labels random"),
-        ("network", f"{widths} with ReLU, {llc.diagnostics['dimension']:,} parameters"),
-        (
-            "training",
-            f"loss {trained.loss:.4f}, ‖gradient‖ {trained.gradient:.1e}, {trained.accuracy:.0%} of true labels met, "
-            f"{trained.seconds:.0f} s",
-        ),
-    )
-    return Group(panel, "", about, "", _pairs(*_details(llc)))
 
 
-def _widths(demo: Demo) -> Iterator[int]:
-    yield demo.digits.inputs.shape[1]
-    for name, tensor in demo.trained.network.state_dict().items():
-        if name.endswith("bias"):
-            yield len(tensor)
+@contextmanager
+def _step(name: str) -> Iterator[Callable[[str], None]]:
+    """A line on standard error as a step begins, which gets its seconds, and what the step has to say, at the end.
 
+    On a terminal a bar may come and go below the line, which is then written anew.
+    """
+    console = Console(stderr=True, highlight=False, soft_wrap=True)
+    remark = ""
 
-def _values(demo: Demo) -> Table:
-    table = Table.grid(padding=(0, 3))
-    table.add_column()
-    table.add_column(justify="right", style="bold")
-    table.add_column(style="dim")
-    half = dict(demo.curve)[demo.llc.diagnostics["gamma"]]
-    table.add_row("learning coefficient λ̂", _error(demo.llc), _interval(demo.llc))
-    table.add_row("½ soft rank of the Hessian", f"{half:.1f}", "λ̂ of a quadratic basin")
-    table.add_row("½ number of parameters", f"{demo.llc.diagnostics['dimension'] / 2:.1f}", "λ of a regular model")
-    table.add_row("WBIC", _error(demo.wbic), _interval(demo.wbic))
-    return table
+    def say(text: str) -> None:
+        nonlocal remark
+        remark = f": {text}"
 
-
-def _reasons(llc: Estimate) -> list[str]:
-    return [f"[yellow]•[/] {escape(warning)}" for warning in llc.warnings]
-
-
-def _details(llc: Estimate) -> Iterator[tuple[str, str]]:
-    found = llc.diagnostics
-    yield "resolution", f"nβ = n/log n = {found['nbeta']:.1f}, γ = d/‖w*‖² = {found['gamma']:.3g}"
-    kind = "on all data" if found["batch_size"] is None else f"on batches of {found['batch_size']}"
-    yield "sampler", f"{found['sampler']} {kind}, {found['chains']} chains of {found['draws']} draws, half burn-in"
-    if "rhat" in found:
-        yield "convergence", f"split-R̂ {found['rhat']:.3f}, effective sample size {found['ess']:.0f}"
-        yield "equilibrium", f"virial ratio {found['virial']:.3f} ± {found['virial_stderr']:.3f} (1 when reached)"
-    if found.get("heat_capacity") is not None:
-        yield "heat capacity", f"(nβ)² Var L = {found['heat_capacity']:.1f}"
-    yield "gradient term", f"{found['gradient_term']:.2g} (0 at a minimum)"
-    if "gamma_slope" in found:
-        yield "localisation", f"∂λ̂/∂log γ = {found['gamma_slope']:.1f} ± {found['gamma_slope_stderr']:.1f}"
-
-
-def _pairs(*rows: tuple[str, str]) -> Table:
-    table = Table.grid(padding=(0, 2))
-    table.add_column(style="dim")
-    for name, text in rows:
-        table.add_row(name, text)
-    return table
-
-
-def _error(estimate: Estimate) -> str:
-    return f"{estimate.value:,.1f} ± {estimate.stderr:.1f}"
-
-
-def _interval(estimate: Estimate) -> str:
-    low, high = estimate.interval(0.9)
-    return f"90 %: {low:,.1f} … {high:,.1f}"
+    started = time.monotonic()
+    console.print(f"{name} …", end="\n" if console.is_terminal else "")
+    try:
+        yield say
+    except BaseException:
+        if not console.is_terminal:
+            console.print()  # the error gets a line of its own
+        raise
+    if console.is_terminal:
+        console.control(Control((ControlType.CURSOR_UP, 1), (ControlType.ERASE_IN_LINE, 2)))
+        console.print(f"{name} …", end="")
+    console.print(f" {time.monotonic() - started:.1f} s{escape(remark)}")

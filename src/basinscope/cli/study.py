@@ -18,7 +18,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from ..errors import InputError
-from ..studies import CATALOGUE
+from ..studies import CATALOGUE, Known, studies_in
 
 if TYPE_CHECKING:
     from ..runs.driver import Summary
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(no_args_is_help=True, help="Studies: many jobs, every result kept, here or on a cluster.")
 
-Name = Annotated[str, typer.Argument(help="A study's name, file.yaml, file.py:name or package.module:name.")]
+Name = Annotated[str, typer.Argument(help="A study's name or folder, file.yaml, file.py:name or package.module:name.")]
 Where = Annotated[str, typer.Option("--store", help="Where results live: a folder or any fsspec path.")]
 Scale = Annotated[str | None, typer.Option("--scale", help="smoke (minutes on a laptop) or paper.")]
 Changes = Annotated[
@@ -42,12 +42,12 @@ _REFRESH = 1.0
 
 @app.command("list")
 def listed(as_json: Json = False) -> None:
-    """The studies that come with Basinscope."""
+    """The studies that can be run by name: those that come with Basinscope, and those in the folder `studies` here."""
     if as_json:
-        typer.echo(json.dumps({name: known.title for name, known in CATALOGUE.items()}))
+        typer.echo(json.dumps({name: known.title for name, known in _known().items()}))
         return
     table = Table.grid(padding=(0, 3))
-    for name, known in CATALOGUE.items():
+    for name, known in _known().items():
         table.add_row(f"[bold]{escape(name)}[/]", escape(known.title))
     Console(highlight=False).print(table)
 
@@ -63,7 +63,12 @@ def run(
     ] = "local",
     workers: Annotated[int | None, typer.Option("--workers", min=1, help="Processes, or tasks on a cluster.")] = None,
     gpus: Annotated[float | None, typer.Option("--gpus", min=0, help="GPUs per worker on a cluster.")] = None,
-    minutes: Annotated[float | None, typer.Option("--minutes", min=0, help="Start nothing new after so long.")] = None,
+    minutes: Annotated[
+        float | None, typer.Option("--minutes", min=0, help="Start nothing that would end later, and stop.")
+    ] = None,
+    only: Annotated[
+        str, typer.Option("--only", metavar="PATTERN", help="Only jobs with such settings: 'part=truth seed=1*'.")
+    ] = "",
 ) -> None:
     """Run what is not stored yet. Stop it at any time: the same command goes on."""
     with _extra():
@@ -81,6 +86,7 @@ def run(
                 settings=settings,
                 on=_executor(on, workers, gpus),
                 minutes=minutes,
+                only=only,
             )
     _print_summary(summary)
     if summary.stopped == INTERRUPTED:
@@ -127,9 +133,10 @@ def report(
     """Make a study's page, table and figures from what is stored, at the settings it was last run with."""
     with _extra():
         from ..report.studies import write_study_page
+        from ..runs.records import record
         from ..runs.references import load
         from ..runs.results import Results
-        from ..runs.settings import merged, overrides, resolved, validated
+        from ..runs.settings import merged, overrides, resolved
         from ..runs.status import last_asked
         from ..runs.store import Store
 
@@ -137,7 +144,7 @@ def report(
         study = load(named.reference)
         asked = last_asked(held, study.name)
         if scale is None and not change and not named.settings and asked is not None:
-            settings = validated(study.Settings, asked["settings"], f"study {study.name!r}", "setting")
+            settings = record(study.Settings, asked["settings"], f"study {study.name!r}", "setting")
         else:
             changes = merged(named.settings, overrides(change or []))
             settings = resolved(study, scale or named.scale or (asked or {}).get("scale", "smoke"), changes)
@@ -152,6 +159,22 @@ def report(
     console.print(f"wrote {', '.join(path.name for path in written)} to [bold]{escape(str(folder))}[/]")
 
 
+@app.command()
+def restore(
+    name: Name,
+    source: Annotated[Path, typer.Argument(metavar="REPORT", help="Folder that `basinscope study report` wrote.")],
+    store: Where = "runs",
+) -> None:
+    """Put the results of a report back into a store, to go on from there."""
+    with _extra():
+        from ..runs.restoring import restore as put_back
+        from ..runs.store import Store
+
+        named = _found(name)
+        count, total = put_back(named.study, source, Store(store))
+    typer.echo(f"{named.study.name}: {count} of {total} results put into {store}")
+
+
 def _again(name: str, store: str, scale: str | None, change: list[str] | None) -> str:
     """The commands that make a report from nothing."""
     common = [name, *(["--store", store] if store != "runs" else []), *(["--scale", scale] if scale else [])]
@@ -162,7 +185,11 @@ def _again(name: str, store: str, scale: str | None, change: list[str] | None) -
 def _found(name: str) -> Named:
     from ..runs.references import find
 
-    return find(name, {known: entry.reference for known, entry in CATALOGUE.items()})
+    return find(name, {known: entry.reference for known, entry in _known().items()})
+
+
+def _known() -> dict[str, Known]:
+    return {**CATALOGUE, **studies_in(Path("studies"))}
 
 
 def _executor(on: str, workers: int | None, gpus: float | None) -> Executor:
@@ -188,7 +215,7 @@ def _extra() -> Iterator[None]:
     try:
         yield
     except ModuleNotFoundError as error:
-        if error.name in ("filelock", "fsspec", "pandas", "pyarrow", "pydantic", "yaml"):
+        if error.name in ("filelock", "fsspec", "pandas", "pyarrow", "yaml"):
             raise InputError(f"studies need {error.name} — pip install 'basinscope[studies]'") from error
         raise
 

@@ -16,7 +16,7 @@ from ..samples import Samples
 from .calls import Call, Key, Recorder, Scaling
 from .precision import full_precision
 from .roots import count, head, roots
-from .samplewise import one_by_one, side_by_side
+from .samplewise import gradients, one_by_one, side_by_side
 from .tiles import activation_bytes, memory_bound
 
 
@@ -85,7 +85,8 @@ class Gradients:
 
     A layer's structure is used only after a check: on a few samples, the rows of one of them must reproduce its
     gradient as autograd gives it. Parameters that fail (used elsewhere too, or samples not along the first axis) are
-    in `loose`; their rows are written out, one sample at a time.
+    in `loose`; their rows are written out, batched over samples and roots where that passes the same check, else one
+    sample at a time.
 
     Args:
         land: the landscape.
@@ -99,6 +100,7 @@ class Gradients:
         self.roots = count(land, matrix)
         self.memory = memory_bound(land, memory)
         self._keys, self._scaled, self.loose = self._survey()
+        self._side_by_side = not self.loose or self._batches()
         self.tile = self._tile()
 
     def __iter__(self) -> Iterator[list[Piece]]:
@@ -149,7 +151,7 @@ class Gradients:
             cotangent = torch.zeros_like(value)
             generator = torch.Generator().manual_seed(0)
             cotangent[chosen] = torch.randn(value[chosen].shape, generator=generator).to(value)
-            truth = land.flatten(dict(zip(free, _gradients(value, list(free.values()), cotangent), strict=True)))
+            truth = land.flatten(dict(zip(free, gradients(value, list(free.values()), cotangent), strict=True)))
             calls = [call for call in recorder.calls if _fits(call, few.n)]
             scalings = [scaling for scaling in recorder.scalings if _divides(scaling)]
             layers = _layers(land, calls, scalings, value, [cotangent])
@@ -173,15 +175,39 @@ class Gradients:
         kept = scaled | {name for call in calls if call.key in keys for name in call.names}
         return keys, scaled, [name for name in free if name not in kept]
 
+    def _batches(self) -> bool:
+        """Whether the loose parameters' rows, batched over samples and roots, are those of one sample after the other.
+
+        As many roots as samples and one alone: a function that confuses the two axes shows in its values there.
+        """
+        land = self.land
+        few = land.take(torch.arange(min(land.n, 3)))
+        free = {name: land.parameters[name] for name in self.loose}
+        with full_precision(), torch.enable_grad():
+            value = head(land, self.matrix, land.parameters, few)
+            generator = torch.Generator().manual_seed(0)
+            cotangents = torch.randn(few.n, few.n, *value.shape[1:], generator=generator).to(value)
+            truth = one_by_one(land, self.matrix, free, few, cotangents)
+            try:
+                every = side_by_side(land, self.matrix, free, few, cotangents)
+                single = side_by_side(land, self.matrix, free, few, cotangents[:, :1])
+            except RuntimeError:
+                return False
+        slack = 1e3 * torch.finfo(land.dtype).eps
+        least = 1e-3 * max(float(rows.abs().max()) for rows in truth.values())  # rounding of what should be zero
+        return all(
+            float((found - rows[:, : found.shape[1]]).abs().max()) <= slack * max(least, float(rows.abs().max()))
+            for name, rows in truth.items()
+            for found in (every[name], single[name])
+        )
+
     def _loose_rows(self, batch: Samples, value: Tensor, cotangents: list[Tensor]) -> list[Piece]:
         """Rows by one backward pass per sample and root."""
         land = self.land
         stacked = torch.stack(cotangents, 1) if cotangents else value.new_zeros(batch.n, 0, *value.shape[1:])
         free = {name: land.parameters[name] for name in self.loose}
-        try:
-            found = side_by_side(land, self.matrix, free, batch, stacked)
-        except RuntimeError:
-            found = one_by_one(land, self.matrix, free, batch, stacked)
+        rows = side_by_side if self._side_by_side else one_by_one
+        found = rows(land, self.matrix, free, batch, stacked)
         return [
             Rows((name,), _place(land, name).flatten(), tensor.reshape(*tensor.shape[:2], -1))
             for name, tensor in found.items()
@@ -220,8 +246,8 @@ def _layers(
     uses: list[Call | Scaling] = [*calls, *scalings]
     found: list[list[Tensor]] = [[] for _ in uses]
     for cotangent in cotangents if uses else []:
-        gradients = _gradients(value, [use.output for use in uses], cotangent)
-        for kept, use, gradient in zip(found, uses, gradients, strict=True):
+        slopes = gradients(value, [use.output for use in uses], cotangent)
+        for kept, use, gradient in zip(found, uses, slopes, strict=True):
             kept.append(use.outward(gradient))
     rows: dict[str, Tensor] = {}
     for scaling, kept in zip(scalings, found[len(calls) :], strict=True):
@@ -248,13 +274,6 @@ def _outers(land: Landscape, calls: list[Call], deltas: list[list[Tensor]]) -> l
         lefts, rights = zip(*sides[call.key], strict=True)
         outers.append(Outer(call.names, _index(land, call), torch.cat(lefts, 2), torch.cat(rights, 1), call.table))
     return outers
-
-
-def _gradients(value: Tensor, inputs: list[Tensor], cotangent: Tensor) -> list[Tensor]:
-    if not value.requires_grad:
-        return [torch.zeros_like(tensor) for tensor in inputs]
-    found = torch.autograd.grad(value, inputs, cotangent, retain_graph=True, allow_unused=True)
-    return [torch.zeros_like(tensor) if part is None else part for tensor, part in zip(inputs, found, strict=True)]
 
 
 def _fits(call: Call, samples: int) -> bool:

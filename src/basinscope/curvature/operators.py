@@ -16,6 +16,7 @@ from ..losses import logits
 from ..samples import Samples
 from .likelihood import drawn, missing_likelihood, output_curvature
 from .precision import full_precision
+from .symmetry import refuse_asymmetric
 from .tiles import MOST_PROBES, Tiles, convolutional, plan
 
 Matrix = Literal["hessian", "fisher", "covariance"]
@@ -137,11 +138,13 @@ class Dense:
         return self.matrix @ v.to(self.matrix)
 
 
-def hessian(land: Landscape, *, memory: int | None = None, probes: int = MOST_PROBES) -> CurvatureOperator:
+def hessian(
+    land: Landscape, *, memory: int | None = None, probes: int = MOST_PROBES, checked: bool = True
+) -> CurvatureOperator:
     """H = ∇²L_n(w*), the Hessian of the mean loss.
 
     At most `probes` vectors are multiplied at once. Say 1 if it is to be one at a time: batches are then larger, within
-    the same memory.
+    the same memory. Unless it is not `checked`, a network is refused whose second derivatives are not symmetric.
 
     Examples:
         >>> import torch, basinscope as bs
@@ -150,7 +153,8 @@ def hessian(land: Landscape, *, memory: int | None = None, probes: int = MOST_PR
         >>> (hessian(land) @ torch.ones(1)).item()
         5.0
     """
-
+    if checked:
+        refuse_asymmetric(land, lambda few: hessian(few, probes=1, checked=False))
     forward = _forward_mode(land)
 
     def linear_map(batch: Samples) -> LinearMap:
@@ -172,6 +176,7 @@ def residual(land: Landscape, *, memory: int | None = None) -> CurvatureOperator
     """
     if land.loss.family == "custom":
         raise InputError(missing_likelihood(land.loss.name))
+    refuse_asymmetric(land, lambda few: hessian(few, probes=1, checked=False))
     forward = _forward_mode(land)
 
     def linear_map(batch: Samples) -> LinearMap:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from ..errors import InputError
-from ..landscape import Landscape, Parameters, math_attention
+from ..landscape import Landscape, Parameters, check_landscape, math_attention
 from ..samples import Samples
 from .decay import read_decay
 from .roots import head, roots
@@ -46,6 +46,7 @@ def penalty(
         True
         >>> prices[0].backward()  # reaches net.weight.grad
     """
+    check_landscape(land)
     if kind not in ("soft_rank", "log_det"):
         raise InputError(f"kind must be 'soft_rank' or 'log_det', got {kind!r}")
     decay = read_decay(land, weight_decay)

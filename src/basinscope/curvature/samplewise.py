@@ -12,7 +12,10 @@ from .roots import head
 
 
 def side_by_side(land: Landscape, matrix: str, free: Parameters, batch: Samples, cotangents: Tensor) -> Parameters:
-    """Rows (m, r, …) of the `free` parameters, differentiable in them; `cotangents` s (m, r, …) are the head's."""
+    """Rows (m, r, …) of the `free` parameters, differentiable in them; `cotangents` s (m, r, …) are the head's.
+
+    A RuntimeError says that some function of the network cannot be batched over samples and roots at once.
+    """
 
     def rows(inputs: Tree, target: Tree, cotangent: Tensor) -> Parameters:
         sample = Samples(map_tensors(_alone, inputs), map_tensors(_alone, target), 1)
@@ -23,6 +26,9 @@ def side_by_side(land: Landscape, matrix: str, free: Parameters, batch: Samples,
     if cotangents.shape[1] == 0:
         return {name: tensor.new_zeros(batch.n, 0, *tensor.shape) for name, tensor in free.items()}
     found: Parameters = vmap(rows)(batch.inputs, batch.target, cotangents)
+    for name, tensor in free.items():
+        if found[name].shape != (*cotangents.shape[:2], *tensor.shape):
+            raise RuntimeError(f"rows of {name} come in shape {tuple(found[name].shape)}")
     return found
 
 
@@ -33,9 +39,16 @@ def one_by_one(land: Landscape, matrix: str, free: Parameters, batch: Samples, c
         point = {name: tensor.detach().requires_grad_() for name, tensor in free.items()}
         with torch.enable_grad():
             value = head(land, matrix, {**land.parameters, **point}, batch.take(slice(i, i + 1)))
-            rows = [torch.autograd.grad(value, list(point.values()), s[None], retain_graph=True) for s in cotangents[i]]
+            rows = [gradients(value, list(point.values()), s[None]) for s in cotangents[i]]
         singles.append([torch.stack(column) for column in zip(*rows, strict=True)])
     return dict(zip(free, (torch.stack(column) for column in zip(*singles, strict=True)), strict=True))
+
+
+def gradients(value: Tensor, inputs: list[Tensor], cotangent: Tensor) -> list[Tensor]:
+    """The gradients of cotangent · value, zero where the value does not depend on an input; the graph is kept."""
+    if not value.requires_grad:
+        return [torch.zeros_like(tensor) for tensor in inputs]
+    return list(torch.autograd.grad(value, inputs, cotangent, retain_graph=True, materialize_grads=True))
 
 
 def _alone(tensor: Tensor) -> Tensor:

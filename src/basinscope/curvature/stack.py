@@ -61,7 +61,8 @@ class Stage:
 def stack_of(land: Landscape) -> list[Stage] | None:
     """The stages of a few samples if the outputs are a plain stack from the first layer with free parameters on.
 
-    The samples go through the network once more with its parameters moved: the stages must arrive where it does.
+    The samples go through the network once more with its parameters moved: the stages must arrive where it does, and
+    with the same gradient, which a part of the network that is detached has not.
 
     Examples:
         >>> import torch, basinscope as bs
@@ -75,8 +76,8 @@ def stack_of(land: Landscape) -> list[Stage] | None:
     if recorded is None:
         return None
     found, _ = recorded
-    with torch.no_grad():
-        moved = {name: _moved(tensor) for name, tensor in land.parameters.items()}
+    moved = {name: _moved(tensor).requires_grad_() for name, tensor in land.parameters.items()}
+    with torch.enable_grad():
         value = found[0].input
         for stage in found:
             weight, bias = stage.names
@@ -87,8 +88,18 @@ def stack_of(land: Landscape) -> list[Stage] | None:
             )
             value = stage.above(output)
         truth = logits(land.outputs(moved, few.inputs))
+    pairs = [(value, truth), *zip(_slopes(value, moved), _slopes(truth, moved), strict=True)]
     slack = 1e3 * torch.finfo(land.dtype).eps
-    return found if bool((value - truth).abs().max() <= slack * truth.abs().max()) else None
+    return found if all((one - two).abs().max() <= slack * two.abs().max() for one, two in pairs) else None
+
+
+def _slopes(value: Tensor, parameters: Parameters) -> list[Tensor]:
+    """The gradients of a sum of outputs, each with a weight of its own; zero where nothing leads to a parameter."""
+    weights = torch.linspace(1, 2, value.numel(), dtype=value.dtype, device=value.device).view(value.shape)
+    free = list(parameters.values())
+    if not value.requires_grad:
+        return [torch.zeros_like(tensor) for tensor in free]
+    return list(torch.autograd.grad((weights * value).sum(), free, materialize_grads=True))
 
 
 def stages(land: Landscape, batch: Samples) -> tuple[list[Stage], Tensor] | None:

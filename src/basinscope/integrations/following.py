@@ -61,9 +61,9 @@ class Following:
         >>> import torch, basinscope as bs
         >>> from basinscope.training import Every
         >>> x = torch.ones(4, 1)
-        >>> wanted = [Measure(bs.hessian_trace, Every(steps=2))]
+        >>> wanted = [Measure(bs.trace, Every(steps=2))]
         >>> follow = Following(wanted, lambda net: bs.Landscape(net, "mse", (x, x)))
-        >>> follow.look(torch.nn.Linear(1, 1), Clock(1, 1, 4), Clock(2, 2, 4))["hessian_trace"]
+        >>> follow.look(torch.nn.Linear(1, 1), Clock(1, 1, 4), Clock(2, 2, 4))["trace"]
         2.0
     """
 

@@ -14,7 +14,7 @@ from ..landscape import Landscape
 from ..progress import tracked
 from ..sampling.calibration import resolution
 from . import loo, waic
-from .evidence import MEMORY, Asked, Evidence, gather
+from .evidence import MEMORY, Asked, Evidence, gather, temperature
 from .free_energy import free_energy
 from .pointwise import Pointwise
 from .tic import tic
@@ -76,7 +76,7 @@ def criteria(
     source: Any,
     *,
     only: Sequence[str] | None = None,
-    beta: float = 1.0,
+    nbeta: float | None = None,
     memory: float = MEMORY,
     gamma: float | None = None,
     sampler: str = "auto",
@@ -87,6 +87,7 @@ def criteria(
     budget: float = 60.0,
     seed: int = 0,
     progress: bool = True,
+    beta: float | None = None,
 ) -> Criteria:
     """Every criterion, from one set of draws as far as draws decide it.
 
@@ -107,7 +108,7 @@ def criteria(
         source: a landscape, or log-likelihoods (draws, n) or (chains, draws, n); the latter leave out aic, tic, bic,
             wbic and free_energy.
         only: names of the criteria to compute; all unless given.
-        beta: inverse temperature of the draws.
+        nbeta: inverse temperature nβ of the draws; n unless given, so that β = 1. Its former name is `beta`, for β.
         memory: bytes that the smoothing of loo may take.
         gamma: localisation γ, the same for all; d/‖w*‖² unless given.
         budget: most work of the draws, of wbic and of free_energy each, in nominal seconds.
@@ -123,7 +124,7 @@ def criteria(
     """
     land = source if isinstance(source, Landscape) else None
     names = _names(only, land)
-    asked = Asked(beta, gamma, sampler, chains, draws, batch_size, rtol, budget, seed)
+    asked = Asked(temperature(source, nbeta, beta), gamma, sampler, chains, draws, batch_size, rtol, budget, seed)
     found: dict[str, Estimate] = {}
     if any(name in DRAWS or name in ("waic", "loo") for name in names):
         with tracked("criteria", progress) as report:
@@ -196,7 +197,7 @@ def _takeuchi(land: Landscape, asked: Asked, loss: float, progress: bool) -> Est
     gap = tic(
         land,
         weight_decay=decay.gamma / decay.nbeta,
-        curvature="fisher" if known else "hessian",
+        matrix="fisher" if known else "hessian",
         seed=asked.seed,
         progress=progress,
     )

@@ -13,12 +13,16 @@ from ..curvature.dense import dense
 from ..curvature.sandwich import Mean, Sandwich
 from ..errors import InputError
 from ..estimates import Estimate
-from ..landscape import Landscape
-from .tic import Curvature
+from ..landscape import Landscape, check_landscape
+from .tic import Curvature, chosen_matrix
 
 
 def parameter_error(
-    land: Landscape, *, weight_decay: float | Mapping[str, float | Tensor], curvature: Curvature = "fisher"
+    land: Landscape,
+    *,
+    weight_decay: float | Mapping[str, float | Tensor],
+    matrix: Curvature = "fisher",
+    curvature: Curvature | None = None,
 ) -> Estimate:
     """(1/n) Tr(C_Λ H_Λ⁻²), the expected ‖θ̂ − θ*‖² (paper 004, Eq. 4 over n).
 
@@ -28,7 +32,7 @@ def parameter_error(
     Args:
         land: the landscape, at a minimum of mean loss + ½ wᵀΛw; up to about 10⁴ parameters.
         weight_decay: λ > 0, or a dict from name patterns to numbers or tensors.
-        curvature: `fisher` or `hessian`, taken for H.
+        matrix: `fisher` or `hessian`, taken for H. Its former name is `curvature`.
 
     Examples:
         >>> import torch, basinscope as bs
@@ -38,13 +42,17 @@ def parameter_error(
         >>> round(bs.parameter_error(land, weight_decay=1.0).value, 4)
         0.0625
     """
-    sandwich, common = _prepared(land, weight_decay, curvature)
+    sandwich, common = _prepared(land, weight_decay, chosen_matrix(matrix, curvature))
     mean = sandwich.mean(lambda rows, solved: solved.square().sum(1))
     return _estimate("parameter_error", mean, float(torch.cholesky_inverse(sandwich.root).trace()), common, land.n)
 
 
 def loss_distance(
-    land: Landscape, *, weight_decay: float | Mapping[str, float | Tensor], curvature: Curvature = "fisher"
+    land: Landscape,
+    *,
+    weight_decay: float | Mapping[str, float | Tensor],
+    matrix: Curvature = "fisher",
+    curvature: Curvature | None = None,
 ) -> Estimate:
     """(1/n) Tr((C_Λ H_Λ⁻¹)²), the expected squared distance E_z[(l(θ̂; z) − l(θ*; z))²] (paper 004, Eq. 5 over n).
 
@@ -53,7 +61,7 @@ def loss_distance(
     Args:
         land: the landscape, at a minimum of mean loss + ½ wᵀΛw; up to about 10⁴ parameters.
         weight_decay: λ > 0, or a dict from name patterns to numbers or tensors.
-        curvature: `fisher` or `hessian`, taken for H.
+        matrix: `fisher` or `hessian`, taken for H. Its former name is `curvature`.
 
     Examples:
         >>> import torch, basinscope as bs
@@ -63,12 +71,16 @@ def loss_distance(
         >>> round(bs.loss_distance(land, weight_decay=1.0).value, 4)
         0.0625
     """
-    sandwich, common = _prepared(land, weight_decay, curvature)
+    sandwich, common = _prepared(land, weight_decay, chosen_matrix(matrix, curvature))
     return _estimate("loss_distance", sandwich.squared(), _second_rank(sandwich), common, land.n)
 
 
 def information_distance(
-    land: Landscape, *, weight_decay: float | Mapping[str, float | Tensor], curvature: Curvature = "fisher"
+    land: Landscape,
+    *,
+    weight_decay: float | Mapping[str, float | Tensor],
+    matrix: Curvature = "fisher",
+    curvature: Curvature | None = None,
 ) -> Estimate:
     """(1/2n) Tr(F H_Λ⁻¹ C_Λ H_Λ⁻¹), the expected KL divergence of the fit's predictions from those of θ*.
 
@@ -78,7 +90,7 @@ def information_distance(
     Args:
         land: the landscape, at a minimum of mean loss + ½ wᵀΛw; up to about 10⁴ parameters.
         weight_decay: λ > 0, or a dict from name patterns to numbers or tensors.
-        curvature: `fisher` or `hessian`, taken for H.
+        matrix: `fisher` or `hessian`, taken for H. Its former name is `curvature`.
 
     Examples:
         >>> import torch, basinscope as bs
@@ -88,23 +100,22 @@ def information_distance(
         >>> round(bs.information_distance(land, weight_decay=1.0).value, 5)
         0.03125
     """
-    sandwich, common = _prepared(land, weight_decay, curvature)
-    fisher = sandwich.matrix if curvature == "fisher" else dense(land, "fisher")
+    sandwich, common = _prepared(land, weight_decay, chosen_matrix(matrix, curvature))
+    fisher = sandwich.matrix if sandwich.curvature == "fisher" else dense(land, "fisher")
     mean = sandwich.mean(lambda rows, solved: (solved * (solved @ fisher)).sum(1) / 2)
     return _estimate("information_distance", mean, _second_rank(sandwich) / 2, common, land.n)
 
 
 def _prepared(
-    land: Landscape, weight_decay: float | Mapping[str, float | Tensor], curvature: Curvature
+    land: Landscape, weight_decay: float | Mapping[str, float | Tensor], matrix: Curvature
 ) -> tuple[Sandwich, dict[str, Any]]:
-    if curvature not in ("fisher", "hessian"):
-        raise InputError(f"curvature must be 'fisher' or 'hessian', got {curvature!r}")
+    check_landscape(land)
     decay = read_decay(land, weight_decay)
     if decay.several:
         raise InputError("this measure takes one weight decay, got a sequence — call it for each")
     (level,) = decay.levels
-    common = {"matrix": curvature, "weight_decay": decay.describe(level), "samples": land.n}
-    return Sandwich(land, curvature, decay.diagonal(land, level)), common
+    common = {"matrix": matrix, "weight_decay": decay.describe(level), "samples": land.n}
+    return Sandwich(land, matrix, decay.diagonal(land, level)), common
 
 
 def _second_rank(sandwich: Sandwich) -> float:

@@ -12,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 from ..checks import positive, whole
+from ..deprecated import warn_renamed
 from ..errors import InputError
 from ..estimates import Check
 from ..landscape import Landscape
@@ -88,6 +89,30 @@ class Evidence:
     outcome: Outcome | None = None
 
 
+def temperature(source: Any, nbeta: float | None, beta: float | None) -> float:
+    """Inverse temperature β of draws of a landscape, or of log-likelihoods (…, n): nβ/n, or 1 unless given.
+
+    Args:
+        source: the landscape or log-likelihoods, which know n.
+        nbeta: nβ.
+        beta: β, as it was once asked for.
+
+    Examples:
+        >>> temperature(np.zeros((4, 100, 20)), 10.0, None), temperature(np.zeros((4, 100, 20)), None, None)
+        (0.5, 1.0)
+    """
+    if beta is not None:
+        warn_renamed("beta", "nbeta, which is n·beta", above=2)
+        if nbeta is not None:
+            raise InputError(f"nbeta is n times beta, got nbeta={nbeta!r} and beta={beta!r} — pass nbeta alone")
+        return positive("beta", beta)
+    if nbeta is None:
+        return 1.0
+    rows = source.values if isinstance(source, LogLikelihood) else source
+    n = rows.n if isinstance(rows, Landscape) else as_chains(rows).shape[2]
+    return positive("nbeta", nbeta) / n
+
+
 @dataclass(frozen=True)
 class Asked:
     """How to draw from a landscape's posterior; None means: choose."""
@@ -143,8 +168,11 @@ def gather(
             )
     known: tuple[Check, ...] = ()
     if isinstance(source, LogLikelihood):
-        if source.beta != asked.beta:
-            raise InputError(f"these draws are at beta={source.beta:g}, got beta={asked.beta:g} — pass theirs")
+        if not math.isclose(source.beta, asked.beta):
+            n = source.values.shape[2]
+            raise InputError(
+                f"these draws are at nbeta={n * source.beta:g}, got nbeta={n * asked.beta:g} — pass theirs"
+            )
         known, source = source.checks, source.values
     rows = as_chains(source)
     chains, draws, n = rows.shape
@@ -167,11 +195,13 @@ def chains_of(land: Landscape, asked: Asked, report: Report) -> tuple[Sampler, O
     return sampler, sampler.run(at, report)
 
 
-def refuse_diverged(outcome: Outcome) -> None:
-    """Chains that all went to infinity have no draws."""
-    if not bool(torch.isfinite(outcome.displacement).all()) or not math.isfinite(outcome.excess):
+def refuse_diverged(outcome: Outcome, alive: torch.Tensor | None = None) -> None:
+    """Chains that all went to infinity have no draws, whether they did before or, as `alive` tells, while drawing."""
+    lost = outcome.diverged if alive is None else int((~alive).sum())
+    finite = bool(torch.isfinite(outcome.displacement).all()) and math.isfinite(outcome.excess)
+    if not finite or len(outcome.displacement) - lost < 2:
         raise InputError(
-            f"the chains diverged: {outcome.diverged} of {len(outcome.displacement)} — raise gamma="
+            f"the chains diverged: {lost} of {len(outcome.displacement)} — train longer, raise gamma="
             f"{outcome.at.gamma:.3g} or lower beta"
         )
 
@@ -212,6 +242,7 @@ def _sampled(land: Landscape, asked: Asked, report: Report, memory: float | None
         trace[:, number] = rows.mean(1).cpu().numpy()
         alive = living
         report(number / count, f"{number + 1} of {count} draws")
+    refuse_diverged(outcome, alive)
     kept = alive.cpu().numpy()
     if not kept.all():
         tails = None  # the largest weights of a dead chain cannot be told from those of the others

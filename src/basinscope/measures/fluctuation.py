@@ -15,14 +15,14 @@ from ..estimates import Estimate
 from ..landscape import Landscape
 from ..progress import Report, tracked
 from ..sampling.draws import draws as onward
-from .evidence import Asked, chains_of, checks_of, count_draws, facts_of, gather, mixing, refuse_diverged
+from .evidence import Asked, chains_of, checks_of, count_draws, facts_of, gather, mixing, refuse_diverged, temperature
 from .verdicts import drawn, monte_carlo
 
 
 def fluctuation(
     source: Any,
     *,
-    beta: float = 1.0,
+    nbeta: float | None = None,
     samples: int | None = None,
     gamma: float | None = None,
     sampler: str = "auto",
@@ -33,6 +33,7 @@ def fluctuation(
     budget: float = 60.0,
     seed: int = 0,
     progress: bool = True,
+    beta: float | None = None,
 ) -> Estimate:
     """ν̂ = (β/2) Σ_i Var[log p(x_i|w)], the singular fluctuation; 2ν̂/n is the gap WAIC predicts between BtL and BgL.
 
@@ -45,7 +46,7 @@ def fluctuation(
 
     Args:
         source: a landscape, or log-likelihoods (draws, n) or (chains, draws, n).
-        beta: inverse temperature of the draws.
+        nbeta: inverse temperature nβ of the draws; n unless given, so that β = 1. Its former name is `beta`, for β.
         samples: per draw and chain; all unless given.
         gamma, sampler, chains, draws, batch_size, rtol, budget, seed, progress: as for `waic`.
 
@@ -55,7 +56,7 @@ def fluctuation(
         >>> round(bs.fluctuation(draws).value, 2)  # ½ · 20 · 0.01
         0.1
     """
-    asked = Asked(beta, gamma, sampler, chains, draws, batch_size, rtol, budget, seed)
+    asked = Asked(temperature(source, nbeta, beta), gamma, sampler, chains, draws, batch_size, rtol, budget, seed)
     with tracked("fluctuation", progress) as report:
         if samples is None:
             return drawn("fluctuation", gather(source, asked, report), lambda each: each.fluctuation)
@@ -81,6 +82,7 @@ def _visited(land: Landscape, asked: Asked, size: int, report: Report) -> Estima
         trace[:, number] = losses.mean(1).cpu().numpy()
         alive = living
         report(number / count, f"{number + 1} of {count} draws")
+    refuse_diverged(outcome, alive)
     kept = np.flatnonzero(alive.cpu().numpy())
     if count * len(kept) * size < 2 * land.n:
         raise InputError(

@@ -17,9 +17,9 @@ from ..curvature.roots import count
 from ..curvature.spectra import choose, eigenvalues
 from ..errors import InputError
 from ..estimates import Check, Estimate
-from ..landscape import Landscape
+from ..landscape import Landscape, check_landscape
 from .soft_rank import Method, soft_rank
-from .tic import Curvature, tic
+from .tic import Curvature, chosen_matrix, tic
 
 GapMethod = Literal["soft_rank", "tic", "trace_ratio", "trace_ratio_rank"]
 MAX_PARAMETERS_PER_SAMPLE = 1.0  # effective parameters beyond which no gap is small
@@ -33,10 +33,11 @@ def gap(
     method: GapMethod = "soft_rank",
     held_out: Landscape | None = None,
     rank_method: Method = "auto",
-    curvature: Curvature = "fisher",
+    matrix: Curvature = "fisher",
     seed: int = 0,
     rtol: float = 0.02,
     progress: bool = True,
+    curvature: Curvature | None = None,
 ) -> Estimate:
     """The predicted gap, E_z[l(θ̂; z)] − L_n(θ̂), 1/n included.
 
@@ -56,7 +57,7 @@ def gap(
         held_out: the same network on data it was not trained on; C, F and H are then taken there. To combine a ratio
             from held-out data with a rank from training data, multiply `diagnostics["ratio"]` with a `soft_rank`.
         rank_method: how to compute the soft rank, see `soft_rank`.
-        curvature: `fisher` or `hessian` for `tic`.
+        matrix: `fisher` or `hessian` for `tic`. Its former name is `curvature`.
         seed: of random vectors.
         rtol: relative standard error that Lanczos aims at.
         progress: whether to show a progress bar.
@@ -73,6 +74,8 @@ def gap(
         >>> bs.gap(land, weight_decay=1.0).value
         0.125
     """
+    check_landscape(land)
+    matrix = chosen_matrix(matrix, curvature)
     if method not in get_args(GapMethod):
         raise InputError(f"method must be one of {', '.join(map(repr, get_args(GapMethod)))}, got {method!r}")
     if weight_decay is None and method in ("soft_rank", "tic"):
@@ -80,7 +83,7 @@ def gap(
     source = land if held_out is None else _same_point(land, held_out)
     options: dict[str, Any] = {"weight_decay": weight_decay, "seed": seed, "rtol": rtol, "progress": progress}
     if method == "tic":
-        factor = tic(source, curvature=curvature, **options)
+        factor = tic(source, matrix=matrix, **options)
         scatter = factor.diagnostics.get("sampling_stderr") or 0.0
         value, error = source.n * factor.value, source.n * math.hypot(factor.stderr, scatter)
         details: dict[str, Any] = {}

@@ -33,12 +33,7 @@ def llc_checks(value: float, stderr: float, diagnostics: Mapping[str, Any]) -> t
     """
     started, diverged = diagnostics["started"], diagnostics["diverged"]
     if not math.isfinite(value):
-        return (
-            Check(
-                "λ̂", "not finite", "positive", False, "use a smaller step_size or a larger gamma", "failure",
-                f"diverged: {diverged} of {started} chains diverged",
-            ),
-        )  # fmt: skip
+        return (_lost(diagnostics.get("sampler"), diverged, started),)
     return tuple(_checks(value, stderr, diagnostics))
 
 
@@ -70,6 +65,16 @@ def _checks(value: float, stderr: float, seen: Mapping[str, Any]) -> Iterator[Ch
     yield _step_bias(seen["sampler"], seen.get("slope"))
     if value > 0 and seen.get("gamma_slope") is not None and seen.get("largest_eigenvalue") is not None:
         yield _localiser(seen, value)
+
+
+def _lost(sampler: str | None, diverged: int, started: int) -> Check:
+    """Why there is no number. Samplers that reject do not lose chains by their step: the loss leads them away."""
+    remedy, reason = "train longer, or raise gamma", f"diverged: {diverged} of {started} chains diverged"
+    if sampler in _METROPOLIS:
+        reason = f"not at a minimum: {diverged} of {started} chains fell far below the loss of w* and were stopped"
+    elif sampler != "minibatch":
+        remedy = "use a smaller step_size or a larger gamma"
+    return Check("λ̂", "not finite", "positive", False, remedy, "failure", reason)
 
 
 def _gradient(term: float, value: float) -> Check:

@@ -11,7 +11,7 @@ from ..curvature.decay import WeightDecay
 from ..curvature.functions import LOG_DET, trace_function
 from ..curvature.kronecker import Sharing
 from ..estimates import Estimate
-from ..landscape import Landscape
+from ..landscape import Landscape, check_landscape
 from .soft_rank import Matrix, Method
 
 
@@ -63,6 +63,7 @@ def log_det(
         >>> round(bs.log_det(land, weight_decay=0.5).value, 4)  # ½ (log 2 + log 5)
         1.1513
     """
+    check_landscape(land)
     return trace_function(
         land, LOG_DET, weight_decay=weight_decay, matrix=matrix, method=method, seed=seed, rtol=rtol, sharing=sharing,
         progress=progress,

@@ -7,15 +7,15 @@ from numpy.typing import NDArray
 
 from ..checks import positive
 from ..errors import InputError
-from ..landscape import Landscape
+from ..landscape import Landscape, check_landscape
 from ..progress import tracked
-from .evidence import MEMORY, Asked, LogLikelihood, gather
+from .evidence import MEMORY, Asked, LogLikelihood, gather, temperature
 
 
 def log_likelihood(
     land: Landscape,
     *,
-    beta: float = 1.0,
+    nbeta: float | None = None,
     memory: float = MEMORY,
     gamma: float | None = None,
     sampler: str = "auto",
@@ -26,12 +26,13 @@ def log_likelihood(
     budget: float = 60.0,
     seed: int = 0,
     progress: bool = True,
+    beta: float | None = None,
 ) -> LogLikelihood:
     """log p(x_i | w_s) for every sample and draw, for other tools; `waic` and `loo` need no such matrix.
 
     Args:
         land: the landscape, whose local posterior at inverse temperature β is sampled.
-        beta: inverse temperature.
+        nbeta: inverse temperature nβ of the draws; n unless given, so that β = 1. Its former name is `beta`, for β.
         memory: bytes that the matrix may take, 8·chains·draws·n.
         gamma, sampler, chains, draws, batch_size, rtol, budget, seed, progress: as for `waic`; the draws are the same.
 
@@ -47,11 +48,8 @@ def log_likelihood(
         >>> found.to_arviz().log_likelihood["target"].dims
         ('chain', 'draw', 'observation')
     """
-    if not isinstance(land, Landscape):
-        raise InputError(
-            f"land must be a Landscape, got {type(land).__name__} — make one with bs.Landscape(model, ...)"
-        )
-    asked = Asked(beta, gamma, sampler, chains, draws, batch_size, rtol, budget, seed)
+    check_landscape(land)
+    asked = Asked(temperature(land, nbeta, beta), gamma, sampler, chains, draws, batch_size, rtol, budget, seed)
     rows: list[NDArray[np.float64]] = []
     limit = positive("memory", memory)
 
@@ -66,4 +64,4 @@ def log_likelihood(
 
     with tracked("log-likelihood", progress) as report:
         evidence = gather(land, asked, report, keep=keep)
-    return LogLikelihood(np.stack(rows, axis=1)[evidence.alive], beta, evidence.checks, evidence.facts)
+    return LogLikelihood(np.stack(rows, axis=1)[evidence.alive], asked.beta, evidence.checks, evidence.facts)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from ..errors import InputError
 from ..estimates import Check, Estimate
 from ..progress import tracked
-from .evidence import MEMORY, Asked, Evidence, gather
+from .evidence import MEMORY, Asked, Evidence, gather, temperature
 from .psis import reliable_shape
 from .verdicts import drawn
 
@@ -22,7 +22,7 @@ Method = Literal["psis", "importance"]
 def loo(
     source: Any,
     *,
-    beta: float = 1.0,
+    nbeta: float | None = None,
     method: Method = "psis",
     memory: float = MEMORY,
     gamma: float | None = None,
@@ -34,6 +34,7 @@ def loo(
     budget: float = 60.0,
     seed: int = 0,
     progress: bool = True,
+    beta: float | None = None,
 ) -> Estimate:
     """CvL = −(1/n) Σ_i log (E[p_i^(1−β)] / E[p_i^(−β)]), the leave-one-out loss per sample, without a refit.
 
@@ -44,7 +45,7 @@ def loo(
 
     Args:
         source: a landscape, whose local posterior is sampled, or log-likelihoods (draws, n) or (chains, draws, n).
-        beta: inverse temperature of the draws.
+        nbeta: inverse temperature nβ of the draws; n unless given, so that β = 1. Its former name is `beta`, for β.
         method: `psis`, or `importance` for the plain weights.
         memory: bytes that smoothing may take: 16·n·(3√S + 1) are needed.
         gamma, sampler, chains, draws, batch_size, rtol, budget, seed, progress: as for `waic`.
@@ -62,7 +63,7 @@ def loo(
     """
     if method not in ("psis", "importance"):
         raise InputError(f"method must be 'psis' or 'importance', got {method!r}")
-    asked = Asked(beta, gamma, sampler, chains, draws, batch_size, rtol, budget, seed)
+    asked = Asked(temperature(source, nbeta, beta), gamma, sampler, chains, draws, batch_size, rtol, budget, seed)
     with tracked("loo", progress) as report:
         return from_evidence(gather(source, asked, report, memory=memory if method == "psis" else None))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,19 +12,20 @@ import torch
 
 from ..checks import positive
 from ..curvature.spectra import HESSIAN_LIMIT, choose
-from ..errors import BasinscopeError, InputError
+from ..errors import BasinscopeError
 from ..estimates import Estimate
-from ..landscape import Landscape
+from ..landscape import Landscape, check_landscape
 from ..progress import Report, tracked
 from ..samples import digest
 from ..sampling.cost import cost
 from .criteria import criteria
 from .gap import gap
-from .hessian_trace import hessian_trace
 from .llc import llc
 from .log_det import log_det
+from .measured import ChainTraces, LandscapeFacts, Measurement, SpectrumCurve
 from .soft_rank import Matrix, soft_rank
 from .spectrum import Spectrum, spectrum
+from .trace import trace
 from .wbic import from_llc
 
 _PRODUCTS = 600  # matrix–vector products that the curvature of a large network takes
@@ -35,31 +36,6 @@ _CURVE = 31
 _CRITERIA = ("waic", "loo", "tic", "aic", "bic", "fluctuation")
 _SHARE = 0.25  # of the budget, for the draws behind WAIC and LOO, which are at β = 1 and mix slowly
 _POLE = 3.0  # times a negative eigenvalue: closer to it σ/(σ + Λ) is all about that one direction
-
-
-@dataclass(frozen=True)
-class Measurement:
-    """What was measured of one landscape.
-
-    Attributes:
-        subject: network, parameters, samples, loss and digests of weights and data.
-        llc: the learning coefficient λ̂, from sampling.
-        quadratic: ½ soft rank at γ/(nβ), what λ̂ is on a quadratic basin.
-        curve: pairs of γ and ½ soft rank.
-        estimates: everything else by name.
-        spectrum: of the Hessian; None where it was left out or refused.
-        notes: choices made on the way, in words.
-        seconds: it took, by part.
-    """
-
-    subject: Mapping[str, Any]
-    llc: Estimate
-    quadratic: Estimate
-    curve: Sequence[tuple[float, float]]
-    estimates: Mapping[str, Estimate]
-    spectrum: Spectrum | None
-    notes: Sequence[str] = ()
-    seconds: Mapping[str, float] = field(default_factory=dict)
 
 
 def measurement(
@@ -100,10 +76,7 @@ def measurement(
     """
     if weight_decay is not None:
         positive("weight_decay", weight_decay)
-    if not isinstance(land, Landscape):
-        raise InputError(
-            f"land must be a Landscape, got {type(land).__name__} — make one with bs.Landscape(model, loss, data)"
-        )
+    check_landscape(land)
     parts = _Parts()
     coefficient = parts.timed(
         "llc",
@@ -118,9 +91,7 @@ def measurement(
         half, curve = parts.timed("quadratic", lambda: _quadratic(view, found, seed))
         report(0.3, "trace")
         others = {
-            "hessian_trace": parts.attempt(
-                "hessian_trace", lambda: hessian_trace(view, rtol=0.02, seed=seed, progress=False)
-            )
+            "hessian_trace": parts.attempt("hessian_trace", lambda: trace(view, rtol=0.02, seed=seed, progress=False))
         }
         values = None if brief else _rest(land, view, coefficient, decay, budget, seed, parts, others, report)
     notes = [
@@ -142,7 +113,10 @@ def measurement(
             else []
         ),
     ]
-    return Measurement(subject_of(land), coefficient, half, curve, others, values, notes, parts.seconds)
+    return Measurement(
+        subject_of(land), coefficient, half, curve, others, ChainTraces.of(coefficient),
+        None if values is None else SpectrumCurve.of(values), notes, parts.seconds,
+    )  # fmt: skip
 
 
 def _rest(
@@ -276,17 +250,17 @@ def _largest(values: Spectrum) -> Estimate:
     )
 
 
-def subject_of(land: Landscape) -> dict[str, Any]:
+def subject_of(land: Landscape) -> LandscapeFacts:
     """What a landscape is: network, data and loss, with digests of weights and samples."""
-    return {
-        "network": type(land.module).__name__,
-        "parameters": land.dimension,
-        "layers": [[name, list(tensor.shape)] for name, tensor in land.parameters.items()],
-        "samples": land.n,
-        "loss": land.loss.name,
-        "loss_value": float(land.per_sample().mean()),
-        "dtype": str(land.dtype).removeprefix("torch."),
-        "device": str(land.device),
-        "weights_sha256": digest(land.parameters.values()),
-        "data_sha256": land.samples.digest(),
-    }
+    return LandscapeFacts(
+        network=type(land.module).__name__,
+        parameters=land.dimension,
+        layers=[[name, list(tensor.shape)] for name, tensor in land.parameters.items()],
+        samples=land.n,
+        loss=land.loss.name,
+        loss_value=float(land.per_sample().mean()),
+        dtype=str(land.dtype).removeprefix("torch."),
+        device=str(land.device),
+        weights_sha256=digest(land.parameters.values()),
+        data_sha256=land.samples.digest(),
+    )

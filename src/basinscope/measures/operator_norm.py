@@ -8,7 +8,7 @@ from ..curvature.eigen import top_eigenpairs
 from ..curvature.operators import operator
 from ..errors import InputError
 from ..estimates import Check, Estimate
-from ..landscape import Landscape
+from ..landscape import Landscape, check_landscape
 from ..progress import tracked
 
 
@@ -43,6 +43,7 @@ def operator_norm(
         >>> round(bs.operator_norm(land).value, 4)  # F = XᵀX/n
         4.5
     """
+    check_landscape(land)
     if not 0 < rtol < 1:
         raise InputError(f"rtol must lie between 0 and 1, got {rtol}")
     with tracked(f"Norm of the {matrix}", progress) as report:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ..errors import InputError
 from ..estimates import Check, Estimate
-from ..landscape import Landscape
+from ..landscape import Landscape, check_landscape
 from ..sampling.calibration import Resolution, resolution
 from .llc import llc
 from .operator_norm import operator_norm
@@ -79,10 +79,7 @@ def selftest(
         >>> abs(tried.value) < 6 * tried.stderr, tried.diagnostics["widths"], tried.diagnostics["exact"]
         (True, [3, 4, 1], 1.5)
     """
-    if not isinstance(land, Landscape):
-        raise InputError(
-            f"land must be a Landscape, got {type(land).__name__} — make one with bs.Landscape(model, ...)"
-        )
+    check_landscape(land)
     at = resolution(land, nbeta, gamma)
     widths = widths_of(land)
     planted = plant(

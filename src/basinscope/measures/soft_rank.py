@@ -12,7 +12,7 @@ from ..curvature.functions import SOFT_RANK, SOFT_RANK_SQUARED, trace_function
 from ..curvature.kronecker import Sharing
 from ..errors import InputError
 from ..estimates import Estimate
-from ..landscape import Landscape
+from ..landscape import Landscape, check_landscape
 
 Method = Literal["auto", "exact", "dual", "lanczos", "block", "ekfac", "kfac", "diagonal"]
 Matrix = Literal["fisher", "hessian", "covariance"]
@@ -77,6 +77,7 @@ def soft_rank(
         >>> [round(rank.value, 3) for rank in bs.soft_rank(land, weight_decay=[0.01, 0.1, 1.0])]
         [1.975, 1.786, 1.0]
     """
+    check_landscape(land)
     if order not in (1, 2):
         raise InputError(f"order must be 1 or 2, got {order}")
     return trace_function(

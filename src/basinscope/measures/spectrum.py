@@ -14,7 +14,7 @@ from ..curvature.eigen import EigenPairs, top_eigenpairs
 from ..curvature.operators import operator
 from ..errors import InputError
 from ..estimates import Check, Estimate, Verdict, verdict_of, warnings_of
-from ..landscape import Landscape
+from ..landscape import Landscape, check_landscape
 from ..progress import tracked
 
 
@@ -158,6 +158,7 @@ def spectrum(
         >>> bs.spectrum(land).largest.round(decimals=4).tolist()  # H = XᵀX/n
         [4.5, 0.5]
     """
+    check_landscape(land)
     if k < 1:
         raise InputError(f"k must be at least 1, got {k}")
     product = operator(land, matrix, memory=memory)

@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from ..errors import InputError
+from ..figure_style import BULK, INK, LINE, POINT, panels
 
 if TYPE_CHECKING:
     from .spectrum import Spectrum
 
-BULK, POSITIVE, NEGATIVE, INK = "#5e5e5e", "#2166ac", "#b2182b", "#333333"
 NAMES = {"hessian": "Hessian", "fisher": "Fisher matrix", "covariance": "gradient covariance"}
 DECADES = 6  # eigenvalues smaller than the largest by more than this count as zero
 NARROW = 0.3  # the density's narrowest kernel, in e-folds
@@ -24,18 +23,10 @@ def figure(spectrum: Spectrum) -> Any:
 
     Bands are ± 2 standard errors; on the right with the error bound of the quadrature rule added.
     """
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise InputError("plot() needs matplotlib: install basinscope[plot]") from None
     ends, norm = _ends(spectrum), _norm(spectrum)
-    drawn = Figure(figsize=(10, 4), layout="constrained")
-    left, right = drawn.subplots(1, 2)
+    drawn, (left, right) = panels(2, 2, 5.0, 4.0)
     _density(left, spectrum, norm)
     _beyond(right, spectrum, ends, norm)
-    for axes in (left, right):
-        axes.spines[["top", "right"]].set_visible(False)
-        axes.grid(alpha=0.15)
     drawn.suptitle(f"Spectrum of the {NAMES[spectrum.matrix]}, {spectrum.dimension:,} parameters", color=INK)
     return drawn
 
@@ -75,7 +66,7 @@ def _density(axes: Any, spectrum: Spectrum, norm: float) -> None:
         linewidth=0,
     )  # fmt: skip
     axes.plot(sizes, mean.clamp(min=floor), color=BULK, linewidth=1.5, label="all others")
-    for values, colour, name in ((spectrum.largest, POSITIVE, "largest"), (spectrum.smallest, NEGATIVE, "smallest")):
+    for values, colour, name in ((spectrum.largest, POINT, "largest"), (spectrum.smallest, LINE, "smallest")):
         if len(values):
             axes.vlines(values, floor, 1, color=colour, linewidth=1.2, label=f"{len(values)} {name}")
     axes.set_xscale("asinh", linear_width=small)
@@ -108,7 +99,7 @@ def _gaps(nodes: Tensor) -> Tensor:
 def _beyond(axes: Any, spectrum: Spectrum, ends: Tensor, norm: float) -> None:
     start = 2 * _resolution(spectrum, norm)
     sizes = torch.logspace(math.log10(min(start, norm / 10)), math.log10(norm), 400, dtype=torch.float64)
-    for sign, colour, name in ((1, POSITIVE, "above λ"), (-1, NEGATIVE, "below −λ")):
+    for sign, colour, name in ((1, POINT, "above λ"), (-1, LINE, "below −λ")):
         mean, stderr, slack = spectrum.bulk.above(sign * sizes)
         middle = (mean if sign > 0 else spectrum.bulk.mass - mean) + (sign * ends[:, None] >= sizes * (1 - 1e-9)).sum(0)
         if not bool((middle > 0.5).any()):

@@ -16,9 +16,8 @@ from scipy import sparse
 from torch import Tensor
 from torch.func import vjp, vmap
 
-from ..errors import InputError
 from ..estimates import Check, Estimate, warnings_of
-from ..landscape import Landscape, math_attention
+from ..landscape import Landscape, check_landscape, math_attention
 from ..losses import class_dimension, logits
 from ..samples import Samples
 from .symmetry_graph import Candidate, Direction, candidates
@@ -117,10 +116,7 @@ def symmetries(land: Landscape, *, llc: Estimate | None = None, seed: int = 0) -
         >>> found.count, found.bound, found.residual < 1e-13  # three units, 13 parameters
         (3, 5.0, True)
     """
-    if not isinstance(land, Landscape):
-        raise InputError(
-            f"land must be a Landscape, got {type(land).__name__} — make one with bs.Landscape(model, ...)"
-        )
+    check_landscape(land)
     warnings: list[str] = []
     proposed = _proposed(land, warnings)
     few = land.samples.take(slice(0, min(land.n, _SAMPLES))).to(land.device)

@@ -7,23 +7,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..errors import InputError
+from ..figure_style import INK, LINE, POINT, panels, tidy
 
 if TYPE_CHECKING:
     from .temperature import TemperatureRegression
 
-INK, LINE, POINT = "#333333", "#b2182b", "#2166ac"
-
 
 def figure(regression: TemperatureRegression) -> Any:
     """Left: E[nL_n] − nL_n(w*) against 1/β, the means of every data set and the common slope. Right: the slopes."""
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise InputError("plot() needs matplotlib: install basinscope[plot]") from None
     if "slopes" not in regression.diagnostics:
         raise InputError(f"nothing to plot: {'; '.join(regression.warnings)}")
-    drawn = Figure(figsize=(9, 4), layout="constrained")
-    left, right = drawn.subplots(1, 2, width_ratios=(3, 2))
+    drawn, (left, right) = panels(2, 2, 4.5, 4.0, ratios=(3, 2))
     draw_lines(left, regression)
     draw_slopes(right, regression)
     explained = regression.diagnostics["r_squared"]
@@ -66,8 +60,3 @@ def draw_slopes(axes: Any, regression: TemperatureRegression) -> None:
     axes.set_ylabel("data set")
     axes.yaxis.get_major_locator().set_params(integer=True)
     tidy(axes)
-
-
-def tidy(axes: Any) -> None:
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.grid(alpha=0.15)

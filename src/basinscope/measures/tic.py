@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from torch import Tensor
 
@@ -13,9 +13,10 @@ from ..curvature.operators import operator
 from ..curvature.sandwich import Sandwich, gradient_signs
 from ..curvature.spectra import HESSIAN_LIMIT, LIMIT
 from ..curvature.stochastic import Whitened, traced
+from ..deprecated import warn_renamed
 from ..errors import InputError
 from ..estimates import Estimate
-from ..landscape import Landscape
+from ..landscape import Landscape, check_landscape
 from ..progress import tracked
 
 Curvature = Literal["fisher", "hessian"]
@@ -25,11 +26,12 @@ def tic(
     land: Landscape,
     *,
     weight_decay: float | Mapping[str, float | Tensor],
-    curvature: Curvature = "fisher",
+    matrix: Curvature = "fisher",
     method: Literal["auto", "exact", "lanczos"] = "auto",
     seed: int = 0,
     rtol: float = 0.02,
     progress: bool = True,
+    curvature: Curvature | None = None,
 ) -> Estimate:
     """(1/n) Tr(C_Λ H_Λ⁻¹), the regularised criterion (paper 004, Eq. 1 over n).
 
@@ -40,7 +42,7 @@ def tic(
     Args:
         land: the landscape, at a minimum of mean loss + ½ wᵀΛw.
         weight_decay: λ > 0, or a dict from name patterns to numbers or tensors.
-        curvature: `fisher` (always positive) or `hessian`, taken for H.
+        matrix: `fisher` (always positive) or `hessian`, taken for H. Its former name is `curvature`.
         method: `exact` solves with the d × d matrix; `lanczos` brackets z H_Λ⁻¹ z for random sums z of gradients.
         seed: of the random signs.
         rtol: relative standard error that Lanczos aims at.
@@ -57,26 +59,26 @@ def tic(
         >>> round(bs.tic(land, weight_decay=1.0).value, 4)
         0.125
     """
-    if curvature not in ("fisher", "hessian"):
-        raise InputError(f"curvature must be 'fisher' or 'hessian', got {curvature!r}")
+    check_landscape(land)
+    matrix = chosen_matrix(matrix, curvature)
     decay = read_decay(land, weight_decay)
     if decay.several:
         raise InputError("tic takes one weight decay, got a sequence — call it for each")
     if method == "auto":
-        method = "exact" if land.dimension <= (LIMIT if curvature == "fisher" else HESSIAN_LIMIT) else "lanczos"
+        method = "exact" if land.dimension <= (LIMIT if matrix == "fisher" else HESSIAN_LIMIT) else "lanczos"
     common = {
-        "matrix": curvature,
+        "matrix": matrix,
         "method": method,
         "weight_decay": decay.describe(decay.levels[0]),
         "parameters": land.dimension,
         "samples": land.n,
     }
     if method == "exact":
-        return _exact(land, decay, curvature, common)
+        return _exact(land, decay, matrix, common)
     if method != "lanczos":
         raise InputError(f"method must be 'auto', 'exact' or 'lanczos', got {method!r}")
     (level,) = decay.levels
-    product = Whitened(operator(land, curvature), decay.whitening)
+    product = Whitened(operator(land, matrix), decay.whitening)
     with tracked("tic", progress) as report:
         (average,) = traced(
             product, [Function(None, lambda x: 1 / (x + level))], decay.levels, gradient_signs(land, decay, level),
@@ -85,8 +87,18 @@ def tic(
     return average.estimate("tic", rtol, common, factor=1 / land.n)
 
 
-def _exact(land: Landscape, decay: Decay, curvature: str, common: Mapping[str, Any]) -> Estimate:
-    sandwich = Sandwich(land, curvature, decay.diagonal(land, decay.levels[0]))
+def chosen_matrix(matrix: Curvature, curvature: Curvature | None) -> Curvature:
+    """What stands for H: `matrix`, or its former name where that was given."""
+    if curvature is not None:
+        warn_renamed("curvature", "matrix", above=2)
+        matrix = curvature
+    if matrix not in get_args(Curvature):
+        raise InputError(f"matrix must be 'fisher' or 'hessian', got {matrix!r}")
+    return matrix
+
+
+def _exact(land: Landscape, decay: Decay, matrix: str, common: Mapping[str, Any]) -> Estimate:
+    sandwich = Sandwich(land, matrix, decay.diagonal(land, decay.levels[0]))
     mean = sandwich.mean(lambda rows, solved: (rows * solved).sum(1))
     return Estimate(
         name="tic",

@@ -7,23 +7,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..errors import InputError
+from ..figure_style import INK, LINE, POINT, panels, tidy
 
 if TYPE_CHECKING:
     from .volume import VolumeScaling
 
-INK, LINE, POINT = "#333333", "#b2182b", "#2166ac"
-
 
 def figure(scaling: VolumeScaling) -> Any:
     """Left: V(ε) with ± 2 standard errors and the fitted law. Right: the local exponent d log V / d log ε."""
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise InputError("plot() needs matplotlib: install basinscope[plot]") from None
     if "levels" not in scaling.diagnostics:
         raise InputError(f"nothing to plot: {'; '.join(scaling.warnings)}")
-    drawn = Figure(figsize=(9, 4), layout="constrained")
-    left, right = drawn.subplots(1, 2)
+    drawn, (left, right) = panels(2, 2, 4.5, 4.0)
     _volumes(left, scaling)
     draw_exponents(right, scaling)
     drawn.suptitle(
@@ -48,8 +42,6 @@ def _volumes(axes: Any, scaling: VolumeScaling) -> None:
     axes.set_xlabel("loss ε")
     axes.set_ylabel("V(ε)")
     axes.legend(frameon=False, fontsize=9)
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.grid(alpha=0.15)
 
 
 def draw_exponents(axes: Any, scaling: VolumeScaling) -> None:
@@ -77,8 +69,7 @@ def draw_exponents(axes: Any, scaling: VolumeScaling) -> None:
     axes.set_xlabel("loss ε")
     axes.set_ylabel("d log V / d log ε")
     axes.legend(frameon=False, fontsize=9)
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.grid(alpha=0.15)
+    tidy(axes)
 
 
 def _law(scaling: VolumeScaling, levels: Any) -> Any:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from ..estimates import Check, Estimate
 from ..progress import tracked
-from .evidence import Asked, Evidence, gather
+from .evidence import Asked, Evidence, gather, temperature
 from .verdicts import drawn
 
 MAX_VARIANCE = 0.4  # of a sample's log-likelihood among draws, for WAIC to be trusted (Vehtari, Gelman, Gabry 2017)
@@ -19,7 +19,7 @@ MAX_VARIANCE = 0.4  # of a sample's log-likelihood among draws, for WAIC to be t
 def waic(
     source: Any,
     *,
-    beta: float = 1.0,
+    nbeta: float | None = None,
     gamma: float | None = None,
     sampler: str = "auto",
     chains: int | None = None,
@@ -29,6 +29,7 @@ def waic(
     budget: float = 60.0,
     seed: int = 0,
     progress: bool = True,
+    beta: float | None = None,
 ) -> Estimate:
     """WAIC = BtL + (β/n) V, an estimate of the Bayes generalization loss per sample (Watanabe 2010).
 
@@ -38,7 +39,7 @@ def waic(
     Args:
         source: a landscape, whose local posterior ∝ exp(−nβ L_n(w) − (γ/2)‖w − w*‖²) is sampled, or log-likelihoods
             (draws, n) or (chains, draws, n) at draws of yours, or what `log_likelihood` returned.
-        beta: inverse temperature of the draws.
+        nbeta: inverse temperature nβ of the draws; n unless given, so that β = 1. Its former name is `beta`, for β.
         gamma: localisation γ, the precision of a Gaussian prior around w*; d/‖w*‖² unless given.
         sampler: `auto`, `hmc` (all data) or `minibatch`.
         chains, draws, batch_size: settings of the sampler; chosen unless given. Draws are counted per chain.
@@ -57,7 +58,7 @@ def waic(
         >>> est.verdict, round(est.value, 2), round(est.diagnostics["functional_variance"], 1)
         ('ok', 1.0, 0.2)
     """
-    asked = Asked(beta, gamma, sampler, chains, draws, batch_size, rtol, budget, seed)
+    asked = Asked(temperature(source, nbeta, beta), gamma, sampler, chains, draws, batch_size, rtol, budget, seed)
     with tracked("waic", progress) as report:
         return from_evidence(gather(source, asked, report))
 

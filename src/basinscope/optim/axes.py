@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ..streams import warming
 from .eigen import eigen_of
-from .lowrank import Due, LowRank, advanced, due, gram, initial, preconditioned, weight_of_batch
+from .lowrank import Due, LowRank, advanced, due, initial, preconditioned, weight_of_batch
 
 MOST_RANK = 80
 
@@ -22,13 +22,14 @@ Axis = tuple[int, int]  # a tensor's number, and one of its axes
 class AxisSettings:
     """Settings of one tensor, as `OnlineNGD` has them."""
 
-    alpha: float
-    epsilon: float
+    alpha: float | Tensor  # α and ε may be tensors with one value for each of the leading axes' members
+    epsilon: float | Tensor
     eta: float | None
     history: float
     delta: float
     rank: int | tuple[int, int] | None
     rescale: bool
+    single: bool
 
     @classmethod
     def of(cls, options: Mapping[str, Any]) -> AxisSettings:
@@ -69,7 +70,7 @@ class Axes:
         known = all((number, axis) in self.states for number, axis, _ in self.places(gradients))
         if first or not known or any(not gradient.is_cuda for gradient in gradients):
             found, updates = self.passed(gradients, settings, renewed, first)
-            self.renew(updates, eigen_of([gram(update) for update in updates.values()]))
+            self.renew(updates, eigen_of([update.gram for update in updates.values()]))
             return found
         key = tuple(settings), tuple(renewed), tuple((g.shape, g.dtype, g.device) for g in gradients)
         if key not in self._recorded:
@@ -94,13 +95,13 @@ class Axes:
             turned = found[number].movedim(axis + self._leading, -1)
             flat = turned.reshape(*lead, -1, size)
             eta = weight_of_batch(flat.shape[-2], own.history) if own.eta is None else own.eta
-            rates = {"eta": eta, "epsilon": own.epsilon, "delta": own.delta}
+            rates: dict[str, Any] = {"eta": eta, "epsilon": own.epsilon, "delta": own.delta, "single": own.single}
             if first or (number, axis) not in self.states:
                 self._put((number, axis), initial(flat, rank_of_axis(own.rank, axis, size), **rates))
             state = self.states[number, axis]
             if renewed[number]:
                 updates[number, axis] = due(state, flat, **rates)
-            flat = preconditioned(state, flat, alpha=own.alpha, rescale=own.rescale)
+            flat = preconditioned(state, flat, alpha=own.alpha, rescale=own.rescale, single=own.single)
             found[number] = flat.view(turned.shape).movedim(-1, axis + self._leading)
         return [direction.contiguous() for direction in found], updates
 
@@ -129,7 +130,7 @@ class _Recorded:
 
         def before() -> tuple[list[Tensor], dict[Axis, Due], list[Tensor]]:
             found, updates = axes.passed(self._inputs, settings, renewed)
-            return found, updates, [gram(update) for update in updates.values()]
+            return found, updates, [update.gram for update in updates.values()]
 
         self._before, (self._found, updates, self._grams) = _graph(before)
         self._before.replay()

@@ -38,7 +38,8 @@ class ExactNGD(NaturalGradient):
         rescale: give the direction the norm of the gradient.
         update_period: steps between two Fisher matrices, made anew in each of the first ten; above 1 only the primal
             form can be used.
-        momentum: of the direction.
+        momentum: μ of v ← μ·v + direction, along which a step goes.
+        nesterov: go along direction + μ·v instead.
         weight_decay: adds weight_decay·w to the gradient.
         solve: `auto`, `primal` or `dual`.
         sigma: standard deviation of the Gaussian loss.
@@ -69,6 +70,7 @@ class ExactNGD(NaturalGradient):
         rescale: bool = False,
         update_period: int = 1,
         momentum: float = 0.0,
+        nesterov: bool = False,
         weight_decay: float = 0.0,
         solve: Solve = "auto",
         sigma: float | None = None,
@@ -77,7 +79,8 @@ class ExactNGD(NaturalGradient):
             raise InputError(f"solve must be 'auto', 'primal' or 'dual', got {solve!r}")
         options = {
             "lr": lr, "alpha": alpha, "epsilon": epsilon, "eta": eta, "rescale": rescale,
-            "update_period": update_period, "momentum": momentum, "weight_decay": weight_decay,
+            "update_period": update_period, "momentum": momentum, "nesterov": nesterov,
+            "weight_decay": weight_decay,
         }  # fmt: skip
         super().__init__(trainable(model), options)
         if solve == "dual" and (eta < 1 or update_period > 1):

@@ -36,7 +36,8 @@ class KFAC(NaturalGradient):
         rescale: give each layer's direction the norm of its gradient.
         update_period: steps between two looks at the factors; the first ten steps always look. Factors of one batch
             know little of the next: a period above 1 wants a small `eta`, such as 0.05.
-        momentum: of the direction.
+        momentum: μ of v ← μ·v + direction, along which a step goes.
+        nesterov: go along direction + μ·v instead.
         weight_decay: adds weight_decay·w to the gradient.
         sharing: `expand` or `reduce`, how positions of one weight enter (see `curvature.kronecker`).
         sigma: standard deviation of the Gaussian loss.
@@ -67,6 +68,7 @@ class KFAC(NaturalGradient):
         rescale: bool = False,
         update_period: int = 1,
         momentum: float = 0.0,
+        nesterov: bool = False,
         weight_decay: float = 0.0,
         sharing: Sharing = "expand",
         sigma: float | None = None,
@@ -75,7 +77,8 @@ class KFAC(NaturalGradient):
             raise InputError(f"sharing must be 'expand' or 'reduce', got {sharing!r}")
         options = {
             "lr": lr, "alpha": alpha, "epsilon": epsilon, "eta": eta, "rescale": rescale,
-            "update_period": update_period, "momentum": momentum, "weight_decay": weight_decay,
+            "update_period": update_period, "momentum": momentum, "nesterov": nesterov,
+            "weight_decay": weight_decay,
         }  # fmt: skip
         super().__init__(trainable(model), options)
         self._rows = LiveGradients(model, loss, sigma)

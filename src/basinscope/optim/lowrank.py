@@ -1,6 +1,7 @@
 """The online low-rank Fisher matrix of Povey, Zhang and Khudanpur (2015), as pure functions of its state.
 
-Every function takes leading axes: many matrices of one shape are handled at once.
+Every function takes leading axes: many matrices of one shape are handled at once, each with its own α and ε if these
+are tensors.
 """
 
 from __future__ import annotations
@@ -24,7 +25,9 @@ class LowRank(NamedTuple):
     floor: Tensor
 
 
-def initial(rows: Tensor, rank: int, *, eta: float, epsilon: float, delta: float) -> LowRank:
+def initial(
+    rows: Tensor, rank: int, *, eta: float, epsilon: float | Tensor, delta: float, single: bool = False
+) -> LowRank:
     """The state before the first step: ε·I, then a few updates with the first rows (…, N, D).
 
     The first basis has rows proportional to (1.1, 0, …, 1, 0, …): every coordinate takes part in one of them, and no
@@ -35,16 +38,23 @@ def initial(rows: Tensor, rank: int, *, eta: float, epsilon: float, delta: float
     basis = (place % rank == torch.arange(rank, device=rows.device)[:, None]).double()
     basis = basis * torch.where(place < rank, 1.1, 1.0)
     basis = (basis / basis.norm(dim=1, keepdim=True)).to(rows.dtype).expand(*rows.shape[:-2], rank, size)
-    small = torch.full(rows.shape[:-2], epsilon, dtype=torch.float64, device=rows.device)
+    small = torch.as_tensor(epsilon, dtype=torch.float64, device=rows.device).expand(rows.shape[:-2]).clone()
     state = LowRank(basis, small[..., None].expand(*small.shape, rank), small)
     for _ in range(INITIAL_UPDATES):
-        update = due(state, rows, eta=eta, epsilon=epsilon, delta=delta)
-        state = _advanced(update, *_by_singular_values(update.projection))
+        update = due(state, rows, eta=eta, epsilon=epsilon, delta=delta, single=single)
+        if single:
+            state = advanced(update, *torch.linalg.eigh(update.gram))
+        else:
+            state = _advanced(update, *_by_singular_values(update.projection))
     return state
 
 
-def preconditioned(state: LowRank, rows: Tensor, *, alpha: float, rescale: bool) -> Tensor:
+def preconditioned(
+    state: LowRank, rows: Tensor, *, alpha: float | Tensor, rescale: bool, single: bool = False
+) -> Tensor:
     """X G⁻¹ for rows X (…, N, D) with G = F + (α/D) tr F · I, or that scaled to ‖X‖.
+
+    With `single`, X itself where that is not finite, as in the published code: rounding may make it so.
 
     G⁻¹ = (I − RᵀER)/β with β = ρ(1 + α) + (α/D) tr D and E = D/(D + β).
 
@@ -58,36 +68,66 @@ def preconditioned(state: LowRank, rows: Tensor, *, alpha: float, rescale: bool)
     smoothed = state.floor * (1 + alpha) + state.spectrum.sum(-1) * (alpha / size)
     share = (state.spectrum / (state.spectrum + smoothed[..., None])).to(rows.dtype)
     found = rows - (rows @ state.basis.mT * share[..., None, :]) @ state.basis
+    if single:
+        found = torch.where(torch.isfinite(found).all(-1).all(-1)[..., None, None], found, rows)
     if rescale:
         return with_norm_of(rows, found, axes=(-2, -1))
     return found / smoothed.to(rows.dtype)[..., None, None]
 
 
 class Due(NamedTuple):
-    """A state, and what its update needs: Y = R T in float64, tr T, and the floors ε and δ."""
+    """A state, and what its update needs: Y = R T, Y Yᵀ, tr T, and the floors ε and δ.
+
+    `least` is the smallest eigenvalue of Y Yᵀ that is believed; None: what rounding allows.
+    """
 
     state: LowRank
     projection: Tensor
+    gram: Tensor
     total: Tensor
-    epsilon: float
+    epsilon: float | Tensor
     delta: float
+    least: Tensor | None
 
 
-def due(state: LowRank, rows: Tensor, *, eta: float, epsilon: float, delta: float) -> Due:
-    """The update of a state with rows X (…, N, D): T = ηS + (1 − η)F with S = XᵀX/N."""
-    along = (rows @ state.basis.mT).mT @ rows
-    kept = (state.spectrum + state.floor[..., None])[..., None] * state.basis.double()
-    projection = along.double() * (eta / rows.shape[-2]) + (1 - eta) * kept
+def due(
+    state: LowRank, rows: Tensor, *, eta: float, epsilon: float | Tensor, delta: float, single: bool = False
+) -> Due:
+    """The update of a state with rows X (…, N, D): T = ηS + (1 − η)F with S = XᵀX/N.
+
+    In double precision and from Y as it is, R' comes out orthonormal whatever R was. The published PyTorch code
+    (`single`) stays in the precision of the network and takes R to be orthonormal: with H = XRᵀ and J = HᵀX,
+
+        Y Yᵀ = (η/N)² J Jᵀ + (η/N)(1 − η)[HᵀH (D + ρ) + (D + ρ) HᵀH] + (1 − η)² (D + ρ)²
+
+    In float32 that is true to 1e-7 of its largest eigenvalue, no more than what δ lets through, and nothing brings rows
+    of R back that have lost their length: most of what then becomes of a gradient is rounding.
+    """
+    weight, factors = eta / rows.shape[-2], state.spectrum + state.floor[..., None]
+    inside = rows @ state.basis.mT
+    along = inside.mT @ rows
+    least = None
+    if single:
+        kept = ((1 - eta) * factors).to(rows.dtype)
+        projection = weight * along + kept[..., None] * state.basis
+        cross = weight * (inside.mT @ inside) * kept[..., None, :]
+        squared = weight**2 * (along @ along.mT) + cross + cross.mT + torch.diag_embed(kept.square())
+        least = ((1 - eta) * state.floor).square()
+    else:
+        projection = along.double() * weight + (1 - eta) * (factors[..., None] * state.basis.double())
     total = eta * _mean_square(rows) + (1 - eta) * (rows.shape[-1] * state.floor + state.spectrum.sum(-1))
     sound = torch.isfinite(total) & torch.isfinite(projection).all(-1).all(-1)
     # What is not finite is marked by its trace; R stands for Y there, since it can be decomposed.
-    projection = torch.where(sound[..., None, None], projection, state.basis.double())
-    return Due(state, projection, torch.where(sound, total, torch.full_like(total, torch.nan)), epsilon, delta)
-
-
-def gram(update: Due) -> Tensor:
-    """Y Yᵀ (…, r, r), whose eigenvalues `advanced` wants."""
-    return update.projection @ update.projection.mT
+    projection = torch.where(sound[..., None, None], projection, state.basis.to(projection.dtype))
+    if single:
+        sound = sound & torch.isfinite(squared).all(-1).all(-1)
+        gram = torch.where(
+            sound[..., None, None], squared, torch.eye(squared.shape[-1], dtype=squared.dtype, device=squared.device)
+        )
+    else:
+        gram = projection @ projection.mT
+    total = torch.where(sound, total, torch.full_like(total, torch.nan))
+    return Due(state, projection, gram, total, epsilon, delta, least)
 
 
 def advanced(update: Due, values: Tensor, vectors: Tensor) -> LowRank:
@@ -96,13 +136,13 @@ def advanced(update: Due, values: Tensor, vectors: Tensor) -> LowRank:
     R' = C^−½ Uᵀ Y;  ρ' = (tr T − tr C^½) / (D − r);  D' = C^½ − ρ'. ρ' and D' are kept above max(ε, δ·max C^½), after
     D' was made from ρ'. A batch that is not finite changes nothing.
     """
-    return _advanced(update, *_by_squares(update.projection, values, vectors))
+    return _advanced(update, *_by_squares(update.projection, values, vectors, update.least))
 
 
 def updated(state: LowRank, rows: Tensor, *, eta: float, epsilon: float, delta: float) -> LowRank:
     """The state after seeing rows X (…, N, D)."""
     update = due(state, rows, eta=eta, epsilon=epsilon, delta=delta)
-    return advanced(update, *torch.linalg.eigh(gram(update)))
+    return advanced(update, *torch.linalg.eigh(update.gram))
 
 
 def _advanced(update: Due, root: Tensor, basis: Tensor) -> LowRank:
@@ -119,11 +159,14 @@ def _advanced(update: Due, root: Tensor, basis: Tensor) -> LowRank:
     )
 
 
-def _by_squares(projection: Tensor, values: Tensor, vectors: Tensor) -> tuple[Tensor, Tensor]:
+def _by_squares(projection: Tensor, values: Tensor, vectors: Tensor, least: Tensor | None) -> tuple[Tensor, Tensor]:
     """From Y Yᵀ = U C Uᵀ: cheap, and accurate while ρ is no less than 1e-8 of the largest eigenvalue."""
-    # Below this an eigenvalue is rounding, and its direction must not grow out of bounds.
-    least = values.amax(-1, keepdim=True) * (torch.finfo(values.dtype).eps * values.shape[-1])
-    root = values.maximum(least).clamp_min(torch.finfo(values.dtype).tiny).sqrt()
+    if least is None:
+        # Below this an eigenvalue is rounding, and its direction must not grow out of bounds.
+        lowest = values.amax(-1, keepdim=True) * (torch.finfo(values.dtype).eps * values.shape[-1])
+    else:
+        lowest = least[..., None].to(values.dtype)
+    root = values.maximum(lowest).clamp_min(torch.finfo(values.dtype).tiny).sqrt()
     return root, (vectors.mT @ projection) / root[..., None]
 
 

@@ -26,13 +26,14 @@ class NaturalGradient(Optimizer):
 
     Args:
         parameters: tensors, or groups of them.
-        options: the settings of a group, of which `lr`, `momentum` and `weight_decay` are used here.
+        options: the settings of a group, of which `lr`, `momentum`, `nesterov` and `weight_decay` are used here.
     """
 
     norms: dict[str, Tensor]
+    undamped = False  # whether α may be 0
 
     def __init__(self, parameters: Iterable[Any], options: dict[str, Any]) -> None:
-        check_options(options)
+        check_options(options, self.undamped)
         super().__init__(parameters, options)
         self.norms = {}
         self.steps = 0  # taken so far: says when the Fisher matrix is due again
@@ -52,7 +53,7 @@ class NaturalGradient(Optimizer):
             with torch.enable_grad():
                 loss = closure()
         for group in self.param_groups:
-            check_options(group)
+            check_options(group, self.undamped)
         parameters = [parameter for group in self.param_groups for parameter in group["params"]]
         directions = self._directions(self._gradients())
         squares: list[tuple[float, Tensor]] = []
@@ -62,7 +63,7 @@ class NaturalGradient(Optimizer):
             start = chosen.stop
             if chosen.start == chosen.stop:
                 continue
-            moves = self._with_momentum(parameters[chosen], directions[chosen], group["momentum"])
+            moves = self._with_momentum(parameters[chosen], directions[chosen], group)
             torch._foreach_add_(parameters[chosen], moves, alpha=-group["lr"])
             lengths = torch.stack(torch._foreach_norm(moves)).double()
             squares.append((group["lr"], lengths.square().sum()))
@@ -87,8 +88,9 @@ class NaturalGradient(Optimizer):
                 found.append(gradient.add(parameter, alpha=decay) if decay else gradient)
         return found
 
-    def _with_momentum(self, parameters: list[Tensor], directions: list[Tensor], momentum: float) -> list[Tensor]:
-        """v ← momentum·v + direction, kept between steps."""
+    def _with_momentum(self, parameters: list[Tensor], directions: list[Tensor], group: dict[str, Any]) -> list[Tensor]:
+        """v ← μ·v + direction, kept between steps; Nesterov's step is along direction + μ·v, as torch's SGD does."""
+        momentum = group["momentum"]
         if momentum == 0:
             return directions
         moves = []
@@ -97,7 +99,7 @@ class NaturalGradient(Optimizer):
             old = state.get("momentum_buffer")
             state["momentum_buffer"] = direction.clone() if old is None else old.mul_(momentum).add_(direction)
             moves.append(state["momentum_buffer"])
-        return moves
+        return list(torch._foreach_add(directions, moves, alpha=momentum)) if group["nesterov"] else moves
 
     # ------------------------------------------------------------------ state
 
@@ -123,10 +125,11 @@ class NaturalGradient(Optimizer):
         raise NotImplementedError
 
 
-def check_options(options: dict[str, Any]) -> None:
+def check_options(options: dict[str, Any], undamped: bool) -> None:
     """Refuse settings of a natural-gradient step that cannot work."""
     positive("lr", options["lr"])
-    positive("alpha", options["alpha"])
+    if not (undamped and options["alpha"] == 0):
+        positive("alpha", options["alpha"])
     if not (isinstance(options["epsilon"], (int, float)) and 0 <= options["epsilon"] < math.inf):
         raise InputError(f"epsilon must be a finite number of at least 0, got {options['epsilon']!r}")
     eta = options["eta"]
@@ -134,6 +137,8 @@ def check_options(options: dict[str, Any]) -> None:
         raise InputError(f"eta, the weight of the newest Fisher matrix, must lie in (0, 1], got {eta!r}")
     if not (isinstance(options["momentum"], (int, float)) and 0 <= options["momentum"] < 1):
         raise InputError(f"momentum must lie in [0, 1), got {options['momentum']!r}")
+    if options["nesterov"] and not options["momentum"]:
+        raise InputError("nesterov needs a momentum above 0, got 0 — give momentum=0.9, say")
     if not (isinstance(options["weight_decay"], (int, float)) and 0 <= options["weight_decay"] < math.inf):
         raise InputError(f"weight_decay must be a finite number of at least 0, got {options['weight_decay']!r}")
     whole("update_period", options["update_period"], least=1)

@@ -28,15 +28,18 @@ class OnlineNGD(NaturalGradient):
     Args:
         parameters: tensors, or groups of them (with options of their own).
         lr: learning rate.
-        alpha: smoothing; Kaldi's 4 is strong.
+        alpha: smoothing; Kaldi's 4 is strong, 0 leaves only ε and δ.
         epsilon: floor of ρ and D. Since tr F ≥ D·ρ ≥ D·ε, it takes the place of the ε in κ = (α/d)·max(tr F, ε).
         eta: weight of the newest gradient in F; None: min(0.9, 1 − exp(−N/history)).
         history: rows over which the past fades where `eta` is None.
         delta: floor of ρ and D, relative to the largest eigenvalue.
         rank: r, or (r of the first axis, r of the others); None: min((D + 1)/2, 80). Never more than D − 1.
         rescale: keep the norm of the gradient.
+        single: learn F as the published code of papers 000/001 does, whose rounding errors decide most of its
+            directions (see `lowrank.due`); False: learn it accurately.
         update_period: steps between two updates of F; the first ten steps always update it.
-        momentum: of the direction.
+        momentum: μ of v ← μ·v + direction, along which a step goes.
+        nesterov: go along direction + μ·v instead.
         weight_decay: adds weight_decay·w to the gradient.
 
     Examples:
@@ -48,6 +51,8 @@ class OnlineNGD(NaturalGradient):
         >>> float(step.norms["update"]), round(float(w.detach().norm() / w.grad.norm()), 5)
         (2.2494..., 0.1)
     """
+
+    undamped = True
 
     def __init__(
         self,
@@ -61,8 +66,10 @@ class OnlineNGD(NaturalGradient):
         delta: float = 5e-4,
         rank: int | tuple[int, int] | None = None,
         rescale: bool = True,
+        single: bool = False,
         update_period: int = 4,
         momentum: float = 0.0,
+        nesterov: bool = False,
         weight_decay: float = 0.0,
     ) -> None:
         positive("epsilon", epsilon)
@@ -74,7 +81,8 @@ class OnlineNGD(NaturalGradient):
             raise InputError(f"rank must be a whole number of at least 1, a pair of them or None, got {rank!r}")
         options = {
             "lr": lr, "alpha": alpha, "epsilon": epsilon, "eta": eta, "history": history, "delta": delta, "rank": rank,
-            "rescale": rescale, "update_period": update_period, "momentum": momentum, "weight_decay": weight_decay,
+            "rescale": rescale, "single": single, "update_period": update_period, "momentum": momentum,
+            "nesterov": nesterov, "weight_decay": weight_decay,
         }  # fmt: skip
         super().__init__(parameters, options)
         self._axes = Axes({})

@@ -8,14 +8,16 @@ from ..errors import InputError
 
 _KINDS = ("exact", "kfac", "online")
 
-# Papers 000/001: α = 0.1 (figures 2, 7 and 8) or 0.01 (figure 1), ε = 1e-10, learning rate 1e-2, batches of 128.
+# Papers 000/001: α = 0.1 (figures 2, 7 and 8) or 0.01 (figure 1), ε = 1e-10, learning rate 1e-2, batches of 128, and,
+# as only their published code says, Nesterov's momentum 0.9 for natural gradient and for SGD alike.
 # η = 0.9 is the largest weight that Kaldi gives the newest batch. Their eqs. 5–7 have one batch's Fisher matrix.
+_MOMENTUM = {"momentum": 0.9, "nesterov": True}
 _PAPER: dict[str, dict[str, Any]] = {
-    "exact": {"lr": 1e-2, "alpha": 0.1, "epsilon": 1e-10, "eta": 1.0, "rescale": False},
-    "kfac": {"lr": 1e-2, "alpha": 0.1, "epsilon": 1e-10, "eta": 0.9, "rescale": False},
+    "exact": {"lr": 1e-2, "alpha": 0.1, "epsilon": 1e-10, "eta": 1.0, "rescale": False, **_MOMENTUM},
+    "kfac": {"lr": 1e-2, "alpha": 0.1, "epsilon": 1e-10, "eta": 0.9, "rescale": False, **_MOMENTUM},
     "online": {
         "lr": 1e-2, "alpha": 0.1, "epsilon": 1e-10, "eta": 0.9, "delta": 5e-4, "rank": None, "rescale": True,
-        "update_period": 4,
+        "single": True, "update_period": 4, **_MOMENTUM,
     },
 }  # fmt: skip
 
@@ -36,7 +38,8 @@ def preset(name: str, kind: str = "online") -> dict[str, Any]:
     """The options of `ExactNGD`, `KFAC` or `OnlineNGD` (kind `exact`, `kfac`, `online`) that stand under a name.
 
     `paper` and `paper-figure-1` are those of the study of natural gradient and degeneracy (papers 000/001, α = 0.1 and
-    0.01; batches of 128); `kaldi` those of the speech recognizer for which the online method was made.
+    0.01; Nesterov's momentum 0.9; batches of 128); `kaldi` those of the speech recognizer for which the online method
+    was made.
 
     Examples:
         >>> preset("paper")["alpha"], preset("kaldi")["alpha"]

@@ -206,7 +206,7 @@ class Catalogue:
                 "name": report.title,
                 "status": "measured",
                 "note": f"{len(report.points)} checkpoints" if len(report.points) > 1 else "",
-                "updated": report.facts["made"],
+                "updated": report.made,
                 "values": _values(report.rows()[-1]),
             }
         except (BasinscopeError, KeyError, TypeError, AttributeError) as error:
@@ -315,7 +315,7 @@ def _rows_of(file: Path) -> list[dict[str, Any]]:
 
 def _report_detail(file: Path) -> Detail:
     report = Report.load(file)
-    return Detail(list(report.facts["history"]), report)
+    return Detail([dict(row) for row in report.history], report)
 
 
 def _job_detail(store: Store, key: str) -> Detail:

@@ -6,7 +6,7 @@ import copy
 import hashlib
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +18,13 @@ from ..adapters.training_header import training_header
 from ..errors import BasinscopeError, InputError
 from ..files import write_whole
 from ..landscape import Landscape
+from ..measures.measured import Measurement
 from ..measures.measurement import measurement, subject_of
 from ..objects import named_object
 from ..progress import tracked
 from ..samples import read
 from .measure import assembled
-from .plain import plain_measurement
-from .report import Report
+from .report import Point, Report
 
 _MANY, _ONE = 10.0, 60.0  # nominal seconds of sampling a checkpoint
 _PERSIST = "points"
@@ -126,26 +126,25 @@ def measure_checkpoints(
     options = {name: value for name, value in settings.items() if value is not None}
     options.setdefault("budget", _MANY if many else _ONE)
     name = title or path.resolve().name
-    points: list[dict[str, Any]] = []
+    points: list[Point] = []
     history: list[dict[str, Any]] = []
     with tracked(f"{len(files)} checkpoints", progress and many) as report:
         for place, file in enumerate(files):
             report(place / len(files), file.name)
             moment, rows = _moment(file)
-            point = {"name": file.stem, **moment}
             history = rows or history
-            if points and point.get("step") is not None and point["step"] == points[-1].get("step"):
+            if points and moment.get("step") is not None and moment["step"] == points[-1].step:
                 points.pop()  # the run's last state was kept as a step too
             brief = many and place < len(files) - 1
-            point |= _measured(subject, file, {**options, "brief": brief}, keep, many, progress and not many)
-            points.append(point)
+            measured, error = _measured(subject, file, {**options, "brief": brief}, keep, many, progress and not many)
+            points.append(Point(file.stem, measured, error, **moment))
             if keep is not None:
                 assembled(points, settings, command, name, history).to_json(keep / "report.json")
-            if _interrupted(point["measured"]):
+            if measured is not None and measured.interrupted:
                 break  # Ctrl-C ends the run with what there is by then
     found = assembled(points, settings, command, name, history)
-    if not any(point["measured"] for point in points):
-        raise InputError(f"none of {len(points)} checkpoints in {path} could be measured: {points[-1]['error']}")
+    if not any(point.measured for point in points):
+        raise InputError(f"none of {len(points)} checkpoints in {path} could be measured: {points[-1].error}")
     if keep is not None:
         found.save(keep)
     return found
@@ -153,37 +152,33 @@ def measure_checkpoints(
 
 def _measured(
     subject: Subject, file: Path, options: Mapping[str, Any], keep: Path | None, forgive: bool, progress: bool
-) -> dict[str, Any]:
+) -> tuple[Measurement | None, str | None]:
+    """The measurement, or why it was refused."""
     try:
         land = subject.at(read_weights(file), file)
-        return {"measured": _kept(land, options, keep, lambda: plain_measurement(
-            measurement(land, **options, progress=progress)
-        )), "error": None}  # fmt: skip
+        return _kept(land, options, keep, lambda: measurement(land, **options, progress=progress)), None
     except BasinscopeError as error:
         if not forgive:
             raise
-        return {"measured": None, "error": str(error)}
+        return None, str(error)
 
 
 def _kept(
-    land: Landscape, options: Mapping[str, Any], keep: Path | None, compute: Callable[[], dict[str, Any]]
-) -> dict[str, Any]:
+    land: Landscape, options: Mapping[str, Any], keep: Path | None, compute: Callable[[], Measurement]
+) -> Measurement:
     """A measurement of this very landscape with these very settings, from the folder or computed and put there."""
     if keep is None:
         return compute()
-    asked = json.dumps([subject_of(land), dict(sorted(options.items()))], default=str)
+    asked = json.dumps([asdict(subject_of(land)), dict(sorted(options.items()))], default=str)
     file = keep / _PERSIST / f"{hashlib.sha256(asked.encode()).hexdigest()[:32]}.json"
     try:
-        found: dict[str, Any] = json.loads(file.read_bytes())
-    except (OSError, ValueError):
-        found = compute()
-        if not _interrupted(found):
-            write_whole(file, json.dumps(found, allow_nan=False).encode())
+        return Measurement.from_dict(json.loads(file.read_bytes()))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        pass  # not there, or of another version: it is measured again
+    found = compute()
+    if not found.interrupted:
+        write_whole(file, json.dumps(found.to_dict(), allow_nan=False).encode())
     return found
-
-
-def _interrupted(measured: Mapping[str, Any] | None) -> bool:
-    return measured is not None and bool(measured["llc"]["diagnostics"].get("interrupted"))
 
 
 def _moment(file: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:

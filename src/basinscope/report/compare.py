@@ -7,6 +7,8 @@ from typing import Any
 
 from markupsafe import Markup
 
+from ..estimates import Estimate
+from ..measures.measured import ChainTraces
 from . import figures
 from .catalogue import Catalogue, Detail
 from .figures import real
@@ -87,17 +89,11 @@ def _points(detail: Detail, axis: str, names: Sequence[str]) -> list[tuple[float
 def _chains(detail: Detail) -> Markup | None:
     if detail.report is not None:
         final = detail.report.final
-        return None if final["trace"] is None else figures.chains(final["trace"], final["llc"])
+        return None if final.trace is None else figures.chains(final.trace, final.llc)
     if not detail.trace or not detail.trace[0]:
         return None
     row = detail.rows[-1] if detail.rows else {}
-    blocks = len(detail.trace[0])
-    value, stderr = real(row.get("value")), real(row.get("stderr"))
-    trace = {
-        "draws": row.get("draws") or blocks,
-        "burn_in": (row.get("draws") or blocks) // 2,
-        "count": len(detail.trace),
-        "chains": detail.trace[:12],
-        "mean": [sum(column) / len(column) for column in zip(*detail.trace, strict=True)],
-    }
-    return figures.chains(trace, {"value": value, "interval90": [value - 1.645 * stderr, value + 1.645 * stderr]})
+    draws = row.get("draws") or len(detail.trace[0])
+    mean = [sum(column) / len(column) for column in zip(*detail.trace, strict=True)]
+    trace = ChainTraces(draws, draws // 2, len(detail.trace), detail.trace[:12], mean)
+    return figures.chains(trace, Estimate("value", real(row.get("value")), real(row.get("stderr"))))

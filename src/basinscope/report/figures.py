@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from markupsafe import Markup, escape
 
+from ..estimates import Estimate
+from ..measures.measured import ChainTraces, Measurement, SpectrumCurve
 from .charts import Chart, Scale, padded, thinned
 from .words import number, with_error
 
@@ -26,18 +28,17 @@ def real(value: Any) -> float:
     return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else NAN
 
 
-def gauge(measured: Mapping[str, Any]) -> Markup:
+def gauge(measured: Measurement) -> Markup:
     """λ̂ with its interval between nothing and half of all parameters, ½ soft rank beside it."""
-    llc, half = measured["llc"], real(measured["quadratic"]["value"])
-    value, dimension = real(llc["value"]), measured["subject"]["parameters"]
-    most = dimension / 2
+    llc, half, value = measured.llc, measured.quadratic.value, measured.llc.value
+    most = measured.subject.parameters / 2
     high = max(most, 1.15 * max(each for each in (value, half, 0.0) if math.isfinite(each)))
     width, left, right = 640.0, 6.0, 634.0
 
     def place(number_: float) -> float:
         return left + (right - left) * min(1.0, max(0.0, number_ / high))
 
-    ends = [real(each) for each in llc["interval90"]]
+    ends = llc.interval(0.9)
     parts = [
         f'<rect class="track" x="{left}" y="34" width="{right - left}" height="12" rx="6"/>',
         f'<rect class="fill" x="{left}" y="34" width="{place(most) - left:.1f}" height="12" rx="6"/>',
@@ -69,42 +70,39 @@ def _flag(x: float, y: float, text: str, style: str) -> str:
     return f'<text class="flag {style}" x="{x:.1f}" y="{y}" text-anchor="{anchor}">{escape(text)}</text>'
 
 
-def chains(trace: Mapping[str, Any], llc: Mapping[str, Any]) -> Markup:
+def chains(trace: ChainTraces, llc: Estimate) -> Markup:
     """nβ(L(w) − L(w*)) along the chains, burn-in shaded, λ̂ with its interval over the part that counts."""
-    draws, burn_in, mean = trace["draws"], trace["burn_in"], [real(value) for value in trace["mean"]]
-    rows = [[real(value) for value in row] for row in trace["chains"]]
+    draws, burn_in, mean, rows = trace.draws, trace.burn_in, trace.mean, trace.chains
     blocks = len(mean)
     where = [(place + 0.5) * draws / blocks for place in range(blocks)]
     settled = [value for row in rows for value in row[blocks // 8 :] if math.isfinite(value)]
-    scale = padded([*settled, *mean[blocks // 8 :], real(llc["value"])])
+    scale = padded([*settled, *mean[blocks // 8 :], llc.value])
     chart = Chart(
-        f"Excess loss of {trace['count']} chains over {draws} draws, the first {burn_in} of them burn-in",
+        f"Excess loss of {trace.count} chains over {draws} draws, the first {burn_in} of them burn-in",
         Scale(0.0, float(draws)), scale, "draw", "nβ (L(w) − L(w*))",
     )  # fmt: skip
     for row in rows:
         chart.line(list(zip(where, row, strict=True)), "", "s1", "chain")
     chart.shade(0, burn_in, "burn-in")
-    shown = f"{len(rows)} of {trace['count']} chains" if trace["count"] > len(rows) else f"{len(rows)} chains"
+    shown = f"{len(rows)} of {trace.count} chains" if trace.count > len(rows) else f"{len(rows)} chains"
     chart.line([], shown, "s1", "chain")
     chart.line(list(zip(where, mean, strict=True)), "mean of all chains", "s1")
-    low, high = (real(each) for each in llc["interval90"])
+    low, high = llc.interval(0.9)
     chart.band([(burn_in, low, high), (draws, low, high)], "λ̂ with its 90 % interval", "s2")
-    value = real(llc["value"])
-    chart.line([(burn_in, value), (draws, value)], "", "s2")
+    chart.line([(burn_in, llc.value), (draws, llc.value)], "", "s2")
     return chart.svg()
 
 
-def resolutions(measured: Mapping[str, Any]) -> Markup | None:
+def resolutions(measured: Measurement) -> Markup | None:
     """λ̂ where it was sampled with its slope in γ, over ½ soft rank, as functions of γ."""
-    llc, found = measured["llc"], measured["llc"]["diagnostics"]
-    curve = [(real(gamma), real(half)) for gamma, half in measured["curve"]]
-    gamma, value, slope = real(found.get("gamma")), real(llc["value"]), real(found.get("gamma_slope"))
-    tangent = [(gamma * times, value + slope * math.log(times)) for times in (1 / TANGENT, TANGENT)]
+    llc, curve = measured.llc, list(measured.curve)
+    gamma, slope = (real(llc.diagnostics.get(name)) for name in ("gamma", "gamma_slope"))
+    tangent = [(gamma * times, llc.value + slope * math.log(times)) for times in (1 / TANGENT, TANGENT)]
     tangent = [point for point in tangent if all(map(math.isfinite, point))]
     gammas = [place for place, _ in curve + tangent]
     if len(gammas) < 2:
         return None
-    low, high = (real(each) for each in llc["interval90"])
+    low, high = llc.interval(0.9)
     heights = [height for _, height in curve + tangent] + [high]
     top = max((each for each in heights if math.isfinite(each)), default=1.0)
     chart = Chart(
@@ -115,29 +113,28 @@ def resolutions(measured: Mapping[str, Any]) -> Markup | None:
     chart.mark(gamma, f"γ = {number(gamma, 3)}")
     chart.line(curve, "½ soft rank: what curvature alone gives", "s3")
     chart.line(tangent, "slope ∂λ̂/∂log γ by sampling", "s1")
-    text = f"γ = {number(gamma)}: λ̂ = {with_error(value, real(llc['stderr']))}"
-    chart.points([(gamma, value, low, high, text)], "λ̂ by sampling, 90 % interval", "s1")
+    text = f"γ = {number(gamma)}: λ̂ = {with_error(llc.value, llc.stderr)}"
+    chart.points([(gamma, llc.value, low, high, text)], "λ̂ by sampling, 90 % interval", "s1")
     return chart.svg()
 
 
-def spectrum(found: Mapping[str, Any]) -> Markup:
+def spectrum(found: SpectrumCurve) -> Markup:
     """Eigenvalues per e-fold, the outermost ones as strokes."""
-    sizes, density = [real(each) for each in found["sizes"]], [real(each) for each in found["density"]]
-    errors = [real(each) for each in found["stderr"]]
+    sizes, density = found.sizes, found.density
     floor = 0.1
     top = max([1.0, *(each for each in density if math.isfinite(each))])
-    ends = [*found["largest"], *found["smallest"]]
+    ends = [*found.largest, *found.smallest]
     low, high = min([*sizes, *ends]), max([*sizes, *ends])
     chart = Chart(
         "Density of the Hessian's eigenvalues",
-        Scale(low, high, "asinh", max(real(found["resolution"]), 1e-30)), Scale(floor, 2 * top, "log"),
+        Scale(low, high, "asinh", max(found.resolution, 1e-30)), Scale(floor, 2 * top, "log"),
         "eigenvalue (logarithmic beyond the resolution around zero)", "eigenvalues per e-fold",
     )  # fmt: skip
-    rows = zip(sizes, density, errors, strict=True)
+    rows = zip(sizes, density, found.stderr, strict=True)
     chart.band([(s, max(floor, m - 2 * e), max(floor, m + 2 * e)) for s, m, e in rows], "± 2 standard errors", "s4")
     chart.line([(s, max(floor, m)) for s, m in zip(sizes, density, strict=True)], "all others", "s4")
-    chart.ticked(found["largest"], f"{len(found['largest'])} largest", "s1")
-    chart.ticked(found["smallest"], f"{len(found['smallest'])} smallest", "s3")
+    chart.ticked(found.largest, f"{len(found.largest)} largest", "s1")
+    chart.ticked(found.smallest, f"{len(found.smallest)} smallest", "s3")
     return chart.svg()
 
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..landscape import Landscape
 from ..measures.measurement import measurement
 from ..runs.provenance import provenance
-from .plain import plain_measurement
-from .report import Report
+from .report import Point, Report
 
 
 def measure(
@@ -64,29 +63,19 @@ def measure(
         "seed": seed,
     }
     found = measurement(land, **settings, progress=progress)
-    point = {"name": "w*", "measured": plain_measurement(found), "error": None}
-    return assembled([point], settings, _call(settings), title or f"{found.subject['network']} at w*")
+    return assembled([Point("w*", found)], settings, _call(settings), title or f"{found.subject.network} at w*")
 
 
 def assembled(
-    points: list[dict[str, Any]],
+    points: Sequence[Point],
     settings: Mapping[str, Any],
     command: str,
     title: str,
-    history: list[dict[str, Any]] | None = None,
+    history: Sequence[Mapping[str, Any]] = (),
 ) -> Report:
     """A report of measured checkpoints, in their order."""
-    return Report(
-        {
-            "title": title,
-            "made": time.time(),
-            "command": command,
-            "settings": dict(settings),
-            "provenance": {name: value for name, value in provenance().items() if name not in ("host", "process")},
-            "points": points,
-            "history": history or [],
-        }
-    )
+    origin = {name: value for name, value in provenance().items() if name not in ("host", "process")}
+    return Report(title, time.time(), command, dict(settings), origin, list(points), list(history))
 
 
 def _call(settings: Mapping[str, Any]) -> str:

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from ..estimates import Estimate
+from ..measures.measured import Measurement
+from ..progress import duration
 from . import figures
 from .figures import real
-from .report import Report, estimates
+from .report import Point, Report
 from .story import story
 from .words import (
     VERDICTS,
-    duration,
     interval,
     keywords,
     meaning_of,
@@ -69,7 +72,6 @@ def report_page(report: Report) -> str:
             report=report,
             told=story(report),
             measured=measured,
-            estimates=estimates(measured),
             groups=_groups(measured),
             many=len(report.points) > 1,
             **_training(report),
@@ -86,7 +88,7 @@ def notebook_fragment(report: Report) -> str:
     return (
         templates()
         .get_template("notebook.html")
-        .render(report=report, told=story(report), estimates=estimates(report.final))
+        .render(report=report, told=story(report), estimates=report.final.by_name)
     )
 
 
@@ -97,17 +99,18 @@ def data_link(kind: str, text: str) -> str:
 
 def _light(report: Report) -> str:
     """The report's JSON without what is only drawn."""
-    drop: dict[str, Any] = {"trace": None, "curve": [], "spectrum": None}
-    points = [
-        {**point, "measured": point["measured"] and {**point["measured"], **drop}} for point in report.facts["points"]
-    ]
-    return Report({**report.facts, "points": points, "history": []}).to_json()
+
+    def light(point: Point) -> Point:
+        drop = None if point.measured is None else replace(point.measured, trace=None, curve=(), spectrum=None)
+        return replace(point, measured=drop)
+
+    return replace(report, points=[light(point) for point in report.points], history=()).to_json()
 
 
-def _groups(measured: Mapping[str, Any]) -> list[tuple[str, list[tuple[str, Mapping[str, Any]]]]]:
+def _groups(measured: Measurement) -> list[tuple[str, list[tuple[str, Estimate]]]]:
     """Estimates in the tables they belong to."""
     criteria = ("waic", "loo", "tic", "aic", "gap", "wbic", "bic", "fluctuation", "log_det")
-    found = measured["estimates"]
+    found = measured.estimates
     return [
         ("criteria", [(name, found[name]) for name in criteria if name in found]),
         ("curvature", [(name, each) for name, each in found.items() if name not in criteria]),
@@ -117,39 +120,40 @@ def _groups(measured: Mapping[str, Any]) -> list[tuple[str, list[tuple[str, Mapp
 def _training(report: Report) -> dict[str, Any]:
     """Curves over training, from the checkpoints and from the rows that the training left."""
     axis, points = axis_of(report.points)
-    known = [(x, point) for x, point in zip(points, report.points, strict=True) if point["measured"]]
+    known = [(x, point.measured) for x, point in zip(points, report.points, strict=True) if point.measured is not None]
 
-    def curve(take: Any) -> list[tuple[float, ...]]:
-        return [(x, *take(point["measured"])) for x, point in known]
+    def curve(take: Callable[[Measurement], tuple[float, ...]]) -> list[tuple[float, ...]]:
+        return [(x, *take(measured)) for x, measured in known]
 
     coefficient = figures.over_training(
         [
-            ("λ̂ by sampling, 90 % band", curve(lambda m: (real(m["llc"]["value"]), real(m["llc"]["stderr"])))),
-            ("½ soft rank", curve(lambda m: (real(m["quadratic"]["value"]),))),
+            ("λ̂ by sampling, 90 % band", curve(lambda m: (m.llc.value, m.llc.stderr))),
+            ("½ soft rank", curve(lambda m: (m.quadratic.value,))),
         ],
         axis,
         "effective dimension / 2",
         title="λ̂ and half the soft rank over training",
         styles=("s1", "s3"),
     )  # fmt: skip
-    measured = [("measured data", curve(lambda m: (real(m["subject"]["loss_value"]),)))]
+    measured = [("measured data", curve(lambda m: (m.subject.loss_value,)))]
     losses = figures.over_training(
-        [*loss_series(report.facts["history"], axis), *measured] if axis != "checkpoint" else measured,
+        [*loss_series(report.history, axis), *measured] if axis != "checkpoint" else measured,
         axis, "mean loss", logarithmic=True,
     )  # fmt: skip
     return {"coefficient_curve": coefficient, "loss_curve": losses}
 
 
-def axis_of(points: Sequence[Mapping[str, Any]]) -> tuple[str, list[float]]:
+def axis_of(points: Sequence[Point]) -> tuple[str, list[float]]:
     """What checkpoints are drawn over: their epochs or steps where all know them, else their order.
 
     Examples:
-        >>> axis_of([{"step": 10}, {"step": 20}]), axis_of([{}, {"step": 3}])
-        (('step', [10.0, 20.0]), ('checkpoint', [1.0, 2.0]))
+        >>> axis_of([Point("a", None, step=10), Point("b", None, step=20)]), axis_of([Point("a", None)])
+        (('step', [10.0, 20.0]), ('checkpoint', [1.0]))
     """
     for name in ("epoch", "step"):
-        if all(isinstance(point.get(name), (int, float)) for point in points):
-            return name, [float(point[name]) for point in points]
+        known = [getattr(point, name) for point in points]
+        if None not in known:
+            return name, [float(each) for each in known]
     return "checkpoint", [float(place + 1) for place in range(len(points))]
 
 

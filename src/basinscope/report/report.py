@@ -6,19 +6,56 @@ import csv
 import io
 import json
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
 from rich.console import Group
 
 from ..errors import BasinscopeError, InputError
-from ..estimates import Estimate
+from ..estimates import Estimate, as_float, plain
 from ..files import write_whole
+from ..measures.measured import Measurement
 
 FORMAT = 1
 FORMATS = ("html", "md", "json", "parquet")
+
+
+@dataclass(frozen=True)
+class Point:
+    """One checkpoint of a report.
+
+    Attributes:
+        name: what it is called.
+        measured: what was measured of it; None where that was refused.
+        error: why it was refused.
+        step, epoch, train_loss, validation_loss: when in training it was written, and the losses then, where known.
+    """
+
+    name: str
+    measured: Measurement | None
+    error: str | None = None
+    step: float | None = None
+    epoch: float | None = None
+    train_loss: float | None = None
+    validation_loss: float | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, ready for JSON; what is not known is left out."""
+        when = {name: value for name in _MOMENT if (value := getattr(self, name)) is not None}
+        measured = None if self.measured is None else self.measured.to_dict()
+        return plain({"name": self.name, **when, "measured": measured, "error": self.error})
+
+    @classmethod
+    def from_dict(cls, told: Mapping[str, Any]) -> Point:
+        """The point that a file holds."""
+        measured = None if told["measured"] is None else Measurement.from_dict(told["measured"])
+        when = {name: told[name] for name in _MOMENT if math.isfinite(as_float(told.get(name)))}
+        return cls(str(told["name"]), measured, None if told["error"] is None else str(told["error"]), **when)
+
+
+_MOMENT = ("step", "epoch", "train_loss", "validation_loss")
 
 
 @dataclass(frozen=True)
@@ -26,8 +63,13 @@ class Report:
     """Measurements of one network, or of its checkpoints in order, with where they come from.
 
     Attributes:
-        facts: everything as plain values: `title`, `made`, `command`, `settings`, `provenance`, `points` (one per
-            checkpoint), `history` (rows of the training, where there are any).
+        title: of the page.
+        made: when, in seconds since 1970.
+        command: how to make it again.
+        settings: what was asked for.
+        provenance: versions and machine.
+        points: one per checkpoint.
+        history: rows of the training, where there are any.
 
     Examples:
         >>> import torch, basinscope as bs
@@ -41,34 +83,30 @@ class Report:
         True
     """
 
-    facts: Mapping[str, Any]
+    title: str
+    made: float
+    command: str
+    settings: Mapping[str, Any]
+    provenance: Mapping[str, Any]
+    points: Sequence[Point]
+    history: Sequence[Mapping[str, Any]] = ()
 
     # ------------------------------------------------------------------ what it holds
 
     @property
-    def title(self) -> str:
-        return str(self.facts["title"])
-
-    @property
-    def points(self) -> list[dict[str, Any]]:
-        """The checkpoints: `name`, `step`, `measured` or, where that was refused, `error`."""
-        return list(self.facts["points"])
-
-    @property
-    def final(self) -> dict[str, Any]:
+    def final(self) -> Measurement:
         """The measurement of the last checkpoint that has one."""
         for point in reversed(self.points):
-            if point["measured"] is not None:
-                found: dict[str, Any] = point["measured"]
-                return found
-        raise BasinscopeError(f"no checkpoint of {self.title!r} could be measured: {self.points[-1]['error']}")
+            if point.measured is not None:
+                return point.measured
+        raise BasinscopeError(f"no checkpoint of {self.title!r} could be measured: {self.points[-1].error}")
 
     def __getitem__(self, name: str) -> Estimate:
         """An estimate of the last checkpoint by name: `llc`, `half_soft_rank`, `wbic` and so on."""
-        found = estimates(self.final)
+        found = self.final.by_name
         if name not in found:
             raise KeyError(f"{name!r} was not measured — there are {', '.join(found)}")
-        return Estimate.from_dict(found[name])
+        return found[name]
 
     def rows(self) -> list[dict[str, Any]]:
         """One flat row per checkpoint: every estimate with its standard error and verdict."""
@@ -113,7 +151,9 @@ class Report:
 
     def to_json(self, path: str | Path | None = None) -> str:
         """Everything; `Report.load` reads it back."""
-        text = json.dumps({"format": FORMAT, **self.facts}, ensure_ascii=False, allow_nan=False) + "\n"
+        facts = {"format": FORMAT, **{each.name: getattr(self, each.name) for each in fields(self)}}
+        facts |= {"points": [point.to_dict() for point in self.points]}
+        text = json.dumps(plain(facts), ensure_ascii=False, allow_nan=False) + "\n"
         if path is not None:
             write_whole(Path(path), text.encode())
         return text
@@ -174,48 +214,36 @@ class Report:
             raise InputError(f"there is no report at {path}") from None
         except (ValueError, OSError) as error:
             raise InputError(f"{path} is no report: {error} — write one with report.to_json()") from error
-        if not isinstance(facts, dict) or facts.pop("format", None) != FORMAT or not _sound(facts):
-            raise InputError(f"{path} is no report of format {FORMAT} — write one with this version's report.to_json()")
-        return cls(facts)
+        try:
+            return cls.from_dict(facts)
+        except (InputError, KeyError, TypeError, ValueError, AttributeError) as error:
+            raise InputError(
+                f"{path} is no report of format {FORMAT} ({error}) — write one with this version's report.to_json()"
+            ) from error
+
+    @classmethod
+    def from_dict(cls, facts: Mapping[str, Any]) -> Report:
+        """The report that a file holds; what its texts say is not looked at, but escaped where it is shown."""
+        if facts["format"] != FORMAT or not facts["points"]:
+            raise InputError(f"it has format {facts['format']!r} and {len(facts['points'])} checkpoints")
+        return cls(
+            str(facts["title"]),
+            as_float(facts["made"]),
+            str(facts["command"]),
+            dict(facts["settings"]),
+            dict(facts["provenance"]),
+            [Point.from_dict(point) for point in facts["points"]],
+            [dict(row) for row in facts["history"]],
+        )
 
 
-def _sound(facts: Mapping[str, Any]) -> bool:
-    """Whether facts from a file have the form that pages rely on; what texts say is not looked at, but escaped."""
-    try:
-        for point in facts["points"]:
-            measured = point["measured"]
-            if measured is None:
-                continue
-            counts = [measured["subject"][name] for name in ("parameters", "samples")]
-            told = estimates(measured).values()
-            plain = all(
-                isinstance(each[name], (int, float, type(None))) for each in told for name in ("value", "stderr")
-            )
-            if not plain or not all(each["verdict"] in ("ok", "doubtful", "failed") for each in told):
-                return False
-            if not all(isinstance(count, int) for count in counts):
-                return False
-        return bool(facts["points"]) and isinstance(facts["made"], (int, float)) and isinstance(facts["history"], list)
-    except (KeyError, TypeError, AttributeError):
-        return False
-
-
-def estimates(measured: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """All estimates of a measurement by name, λ̂ and its quadratic part first."""
-    return {"llc": measured["llc"], "half_soft_rank": measured["quadratic"], **measured["estimates"]}
-
-
-def _row(point: Mapping[str, Any]) -> dict[str, Any]:
-    row = {name: point.get(name) for name in ("name", "step", "epoch", "train_loss", "validation_loss")}
-    row = {name: value for name, value in row.items() if value is not None}
-    measured = point["measured"]
+def _row(point: Point) -> dict[str, Any]:
+    row = {name: value for name in ("name", *_MOMENT) if (value := getattr(point, name)) is not None}
+    measured = point.measured
     if measured is None:
-        return {**row, "error": point["error"]}
-    row["loss"] = measured["subject"]["loss_value"]
-    for name, found in estimates(measured).items():
-        row[name] = found["value"]
-        row[f"{name}_stderr"] = found["stderr"]
-        row[f"{name}_verdict"] = found["verdict"]
-    row["nbeta"] = measured["llc"]["diagnostics"].get("nbeta")
-    row["gamma"] = measured["llc"]["diagnostics"].get("gamma")
-    return {name: None if isinstance(value, float) and math.isnan(value) else value for name, value in row.items()}
+        return {**row, "error": point.error}
+    row["loss"] = measured.subject.loss_value
+    for name, estimate in measured.by_name.items():
+        row |= {column: value for column, value in estimate.columns(name).items() if not column.endswith("_warnings")}
+    row |= {name: measured.llc.diagnostics.get(name) for name in ("nbeta", "gamma")}
+    return {name: plain(value) for name, value in row.items()}

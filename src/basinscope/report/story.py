@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
-from ..estimates import Check, Estimate
-from .report import Report, estimates
-from .words import duration, moment, number, reason_and_remedy, title_of
+from ..estimates import Check, unmet
+from ..measures.measured import Measurement
+from ..progress import duration
+from .report import Report
+from .words import moment, number, title_of
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,7 @@ class Story:
     comparison: str
     warnings: list[tuple[str, str]]
     asides: list[tuple[str, str]]
-    checks: list[Check]
+    checks: tuple[Check, ...]
     subject: list[tuple[str, str]]
     choices: list[tuple[str, str]]
     origin: list[tuple[str, str]]
@@ -43,22 +44,22 @@ def story(report: Report) -> Story:
     """The words of a report, about its last checkpoint unless they say otherwise."""
     measured = report.final
     return Story(
-        verdict=measured["llc"]["verdict"],
+        verdict=measured.llc.verdict,
         sentence=_sentence(measured),
         comparison=_comparison(measured),
         warnings=list(_warnings(report, measured)),
         asides=list(_asides(measured)),
-        checks=list(Estimate.from_dict(measured["llc"]).checks),
+        checks=measured.llc.checks,
         subject=list(_subject(report, measured)),
         choices=list(_choices(measured)),
         origin=list(_origin(report, measured)),
-        command=str(report.facts["command"]),
+        command=report.command,
     )
 
 
-def _sentence(measured: Mapping[str, Any]) -> str:
-    value, dimension = measured["llc"]["value"], measured["subject"]["parameters"]
-    if value is None:
+def _sentence(measured: Measurement) -> str:
+    value, dimension = measured.llc.value, measured.subject.parameters
+    if not math.isfinite(value):
         return f"No learning coefficient could be had for this network of {dimension:,} parameters."
     if value <= 0:
         return "The chains found lower loss than the network has: it is not at a minimum, and λ̂ means nothing here."
@@ -69,17 +70,17 @@ def _sentence(measured: Mapping[str, Any]) -> str:
     )
 
 
-def _comparison(measured: Mapping[str, Any]) -> str:
-    llc, half = measured["llc"], measured["quadratic"]
-    if llc["value"] is None or half["value"] is None:
+def _comparison(measured: Measurement) -> str:
+    llc, half = measured.llc, measured.quadratic
+    if not (math.isfinite(llc.value) and math.isfinite(half.value)):
         return "One of the two is missing, so they cannot be compared."
-    error = math.hypot(llc["stderr"] or 0.0, half["stderr"] or 0.0)
-    off = llc["value"] - half["value"]
-    if half["value"] <= 0:
+    error = math.hypot(*(each.stderr for each in (llc, half) if math.isfinite(each.stderr)))
+    off = llc.value - half.value
+    if half.value <= 0:
         return "The soft rank is zero: no direction of the basin is curved at this resolution."
-    if abs(off) <= max(2 * error, 0.02 * half["value"]):
+    if abs(off) <= max(2 * error, 0.02 * half.value):
         return "They agree: at this resolution the basin is as good as quadratic."
-    percent = f"{abs(off) / half['value']:.0%}"
+    percent = f"{abs(off) / half.value:.0%}"
     if off < 0:
         return (
             f"Sampling finds {percent} less than curvature at w*: away from w* the basin is flatter, or w* is not at "
@@ -91,15 +92,15 @@ def _comparison(measured: Mapping[str, Any]) -> str:
     )
 
 
-def _warnings(report: Report, measured: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    yield from map(reason_and_remedy, measured["llc"]["warnings"])
-    failed = [point for point in report.points if point["measured"] is None]
+def _warnings(report: Report, measured: Measurement) -> Iterator[tuple[str, str]]:
+    yield from ((check.trouble, check.remedy) for check in unmet(measured.llc.checks))
+    failed = [point for point in report.points if point.measured is None]
     if failed:
         yield (
             f"{len(failed)} of {len(report.points)} checkpoints could not be measured",
             "see the table of checkpoints",
         )
-    shaky = [p for p in report.points[:-1] if p["measured"] and p["measured"]["llc"]["verdict"] != "ok"]
+    shaky = [p for p in report.points[:-1] if p.measured is not None and p.measured.llc.verdict != "ok"]
     if shaky:
         yield (
             f"λ̂ is doubtful or failed at {len(shaky)} of {len(report.points) - 1} earlier checkpoints",
@@ -107,28 +108,27 @@ def _warnings(report: Report, measured: Mapping[str, Any]) -> Iterator[tuple[str
         )
 
 
-def _asides(measured: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    seen = set(measured["llc"]["warnings"])  # WBIC comes from the same chains
-    for name, found in estimates(measured).items():
-        for warning in found["warnings"]:
-            if warning not in seen:
-                seen.add(warning)
-                reason, remedy = reason_and_remedy(warning)
-                yield f"{title_of(name)}: {reason}", remedy
+def _asides(measured: Measurement) -> Iterator[tuple[str, str]]:
+    seen = {check.warning for check in measured.llc.checks}  # WBIC comes from the same chains
+    for name, estimate in measured.by_name.items():
+        for check in unmet(estimate.checks):
+            if check.warning not in seen:
+                seen.add(check.warning)
+                yield f"{title_of(name)}: {check.trouble}", check.remedy
 
 
-def _subject(report: Report, measured: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    subject = measured["subject"]
-    yield "network", f"{subject['network']}, {subject['parameters']:,} free parameters"
-    yield "data", f"{subject['samples']:,} samples"
-    yield "loss", f"{subject['loss']}, {number(subject['loss_value'])} at w*"
-    yield "precision", f"{subject['dtype']} on {subject['device']}"
+def _subject(report: Report, measured: Measurement) -> Iterator[tuple[str, str]]:
+    subject = measured.subject
+    yield "network", f"{subject.network}, {subject.parameters:,} free parameters"
+    yield "data", f"{subject.samples:,} samples"
+    yield "loss", f"{subject.loss}, {number(subject.loss_value)} at w*"
+    yield "precision", f"{subject.dtype} on {subject.device}"
     if len(report.points) > 1:
-        yield "checkpoints", f"{len(report.points)}, from {report.points[0]['name']} to {report.points[-1]['name']}"
+        yield "checkpoints", f"{len(report.points)}, from {report.points[0].name} to {report.points[-1].name}"
 
 
-def _choices(measured: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    found = measured["llc"]["diagnostics"]
+def _choices(measured: Measurement) -> Iterator[tuple[str, str]]:
+    found = measured.llc.diagnostics
     yield "resolution", f"nβ = {number(found.get('nbeta'))}, γ = {number(found.get('gamma'))}"
     batch = found.get("batch_size")
     kind = "on all data" if batch is None else f"on batches of {batch}"
@@ -144,22 +144,22 @@ def _choices(measured: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         kept = f"; a step keeps {found['persistence']:.0%} of the momentum" if found.get("persistence") else ""
         yield "step sizes", ", ".join(number(step, 3) for step in steps) + kept
     yield "control variates", "used" if found.get("control_variates") else "not used"
-    half = measured["quadratic"]["diagnostics"]
+    half = measured.quadratic.diagnostics
     if half.get("method"):
         yield "soft rank", f"of the {half.get('matrix')}, {half.get('method')}"
-    for place, note in enumerate(measured["notes"]):
+    for place, note in enumerate(measured.notes):
         yield ("by default" if place == 0 else ""), note
 
 
-def _origin(report: Report, measured: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    told, subject = report.facts["provenance"], measured["subject"]
-    yield "made", moment(report.facts["made"])
+def _origin(report: Report, measured: Measurement) -> Iterator[tuple[str, str]]:
+    told, subject = report.provenance, measured.subject
+    yield "made", moment(report.made)
     yield "basinscope", " ".join(filter(None, (told.get("basinscope"), _commit(told.get("commit")))))
     yield "python", f"{told.get('python')} on {told.get('platform')}, {told.get('device')}"
     yield "libraries", ", ".join(f"{name} {version}" for name, version in (told.get("libraries") or {}).items())
-    yield "weights", f"sha256 {subject['weights_sha256'][:16]}…"
-    yield "samples", f"sha256 {subject['data_sha256'][:16]}…"
-    total = sum(sum(p["measured"]["seconds"].values()) for p in report.points if p["measured"])
+    yield "weights", f"sha256 {subject.weights_sha256[:16]}…"
+    yield "samples", f"sha256 {subject.data_sha256[:16]}…"
+    total = sum(sum(p.measured.seconds.values()) for p in report.points if p.measured is not None)
     yield "time taken", duration(total)
 
 

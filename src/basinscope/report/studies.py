@@ -52,7 +52,7 @@ def study_page(results: Results, written: Sequence[Path], command: str) -> str:
         pictures=[(path.stem, picture) for path in written if (picture := _picture(path)) is not None],
         files=[path.name for path in written],
         origin=_origin(results.provenance()),
-        settings=list(results.settings.model_dump(mode="json").items()),
+        settings=list(results.settings.config().items()),
         command=command,
         csv=data_link("text/csv", table.to_csv(index=False)),
         cell=_cell,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 from rich.console import Group
@@ -11,7 +11,8 @@ from rich.markup import escape
 from rich.panel import Panel
 from rich.table import Table
 
-from .report import Report, estimates
+from ..measures.measured import Measurement
+from .report import Report
 from .story import Story, story
 from .words import MISSING, VERDICTS, interval, meaning_of, number, title_of, with_error
 
@@ -22,8 +23,8 @@ def lines(report: Report) -> Iterator[str]:
     """The verdict and the numbers, a line each."""
     told = story(report)
     yield f"{report.title}: {told.verdict} — {told.sentence}"
-    for name, found in estimates(report.final).items():
-        yield f"  {title_of(name)} = {with_error(found['value'], found['stderr'])} ({found['verdict']})"
+    for name, found in report.final.by_name.items():
+        yield f"  {title_of(name)} = {with_error(found.value, found.stderr)} ({found.verdict})"
     for reason, remedy in (*told.warnings, *told.asides):
         yield f"  ! {reason}" + (f" → {remedy}" if remedy else "")
 
@@ -42,16 +43,16 @@ def rich_summary(report: Report) -> Group:
     return Group(panel, _table(report.final), *(_checkpoints(report) if len(report.points) > 1 else []))
 
 
-def _table(measured: Mapping[str, Any]) -> Table:
+def _table(measured: Measurement) -> Table:
     table = Table(box=None, header_style="dim", pad_edge=False, padding=(0, 2))
     for title, right in (("", False), ("value", True), ("90 % interval", True), ("verdict", False)):
         table.add_column(title, justify="right" if right else "left", no_wrap=right)
-    for name, found in estimates(measured).items():
+    for name, found in measured.by_name.items():
         table.add_row(
             title_of(name),
-            f"[bold]{with_error(found['value'], found['stderr'])}[/]",
+            f"[bold]{with_error(found.value, found.stderr)}[/]",
             interval(found),
-            f"[{COLOURS[found['verdict']]}]{found['verdict']}[/]",
+            f"[{COLOURS[found.verdict]}]{found.verdict}[/]",
         )
     return table
 
@@ -66,16 +67,16 @@ def _checkpoints(report: Report) -> Iterator[Any]:
         if point is None:
             table.add_row("⋮", "", "", "", "")
             continue
-        found = point["measured"]
+        found = point.measured
         if found is None:
-            table.add_row(escape(point["name"]), MISSING, MISSING, MISSING, "[red]failed[/]")
+            table.add_row(escape(point.name), MISSING, MISSING, MISSING, "[red]failed[/]")
             continue
-        verdict = found["llc"]["verdict"]
+        verdict = found.llc.verdict
         table.add_row(
-            escape(point["name"]),
-            number(found["subject"]["loss_value"]),
-            with_error(found["llc"]["value"], found["llc"]["stderr"]),
-            number(found["quadratic"]["value"]),
+            escape(point.name),
+            number(found.subject.loss_value),
+            with_error(found.llc.value, found.llc.stderr),
+            number(found.quadratic.value),
             f"[{COLOURS[verdict]}]{verdict}[/]",
         )
     yield table
@@ -94,22 +95,22 @@ def _markdown(report: Report, told: Story) -> Iterator[str]:
     for reason, remedy in (*told.warnings, *told.asides):
         yield f"- {_cell(reason)}" + (f" — **{_cell(remedy)}**" if remedy else "")
     yield from _section("Numbers", ["", "value", "90 % interval", "verdict", "what it says"], (
-        [title_of(name), with_error(each["value"], each["stderr"]), interval(each), each["verdict"], meaning_of(name)]
-        for name, each in estimates(report.final).items()
+        [title_of(name), with_error(each.value, each.stderr), interval(each), each.verdict, meaning_of(name)]
+        for name, each in report.final.by_name.items()
     ))  # fmt: skip
     if len(report.points) > 1:
         yield from _section(
             "Over training",
             ["checkpoint", "loss", "λ̂", "½ soft rank", "verdict"],
             (
-                [point["name"], MISSING, MISSING, MISSING, f"failed: {point['error']}"]
-                if (found := point["measured"]) is None
+                [point.name, MISSING, MISSING, MISSING, f"failed: {point.error}"]
+                if (found := point.measured) is None
                 else [
-                    point["name"],
-                    number(found["subject"]["loss_value"]),
-                    with_error(found["llc"]["value"], found["llc"]["stderr"]),
-                    number(found["quadratic"]["value"]),
-                    found["llc"]["verdict"],
+                    point.name,
+                    number(found.subject.loss_value),
+                    with_error(found.llc.value, found.llc.stderr),
+                    number(found.quadratic.value),
+                    found.llc.verdict,
                 ]
                 for point in report.points
             ),

@@ -6,6 +6,9 @@ import math
 import time
 from typing import Any
 
+from ..estimates import Check as Check
+from ..estimates import Estimate, unmet
+
 _SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 MISSING = "–"
 
@@ -15,6 +18,7 @@ NAMES: dict[str, tuple[str, str]] = {
     "half_soft_rank": ("½ soft rank", "λ̂ of a quadratic basin of the same curvature"),
     "llc_verdict": ("verdict on λ̂", ""),
     "train_loss": ("training loss", ""),
+    "trace": ("Hessian trace", "total curvature; the slope of λ̂ where nβ is small"),
     "hessian_trace": ("Hessian trace", "total curvature; the slope of λ̂ where nβ is small"),
     "largest_eigenvalue": ("largest eigenvalue", "sharpest direction of the Hessian"),
     "log_det": ("½ log det(I + F/Λ)", "Laplace's complexity term: volume of the basin against the prior's"),
@@ -82,41 +86,32 @@ def with_error(value: Any, stderr: Any) -> str:
     return f"{value:,.{places}f} ± {stderr:,.{places}f}".replace("-", "−")
 
 
-def interval(estimate: dict[str, Any]) -> str:
+def interval(estimate: Estimate) -> str:
     """The 90 % interval, to the digits of the standard error; empty for an exact value.
 
     Examples:
-        >>> interval({"stderr": 0.67, "interval90": [49.79, 52.0]}), interval({"stderr": 0.0, "interval90": [3, 3]})
-        ('49.79 … 52.00', '')
+        >>> interval(Estimate("llc", 50.9, 0.67)), interval(Estimate("llc", 3.0, 0.0))
+        ('49.80 … 52.00', '')
     """
-    ends, stderr = estimate.get("interval90"), estimate.get("stderr")
-    if not stderr or not ends or None in ends or stderr <= 1e-6 * max(map(abs, ends)):
+    low, high = ends = estimate.interval(0.9)
+    largest = max(map(abs, ends))
+    if not math.isfinite(largest) or estimate.stderr <= 1e-6 * largest:
         return ""
-    places = max(0, 1 - math.floor(math.log10(stderr)))
-    if places > 5 or max(map(abs, ends)) >= 1e7:
-        return f"{number(ends[0])} … {number(ends[1])}"
-    return f"{ends[0]:,.{places}f} … {ends[1]:,.{places}f}".replace("-", "−")
+    places = max(0, 1 - math.floor(math.log10(estimate.stderr)))
+    if places > 5 or largest >= 1e7:
+        return f"{number(low)} … {number(high)}"
+    return f"{low:,.{places}f} … {high:,.{places}f}".replace("-", "−")
 
 
-def reason_and_remedy(warning: str) -> tuple[str, str]:
-    """A warning's two halves: what was seen, and what to do.
-
-    Examples:
-        >>> reason_and_remedy("imprecise: the standard error is 20 % of λ̂ — raise budget")
-        ('imprecise: the standard error is 20 % of λ̂', 'raise budget')
-    """
-    reason, dash, remedy = warning.rpartition(" — ")
-    return (reason, remedy) if dash else (warning, "")
-
-
-def keywords(warnings: list[str]) -> str:
-    """What warnings are about, for a table: the words before their colons.
+def keywords(estimate: Estimate) -> str:
+    """What an estimate's warnings are about, for a table: the words before their colons.
 
     Examples:
-        >>> keywords(["not converged: R̂ = 1.3 — raise budget", "not converged: it drifts", "imprecise: 20 %"])
+        >>> warnings = ["not converged: R̂ = 1.3", "not converged: it drifts", "imprecise: 20 %"]
+        >>> keywords(Estimate("llc", 1.0, 0.2, tuple(map(Check.not_passed, warnings))))
         'not converged, imprecise'
     """
-    return ", ".join(dict.fromkeys(warning.partition(":")[0] for warning in warnings))
+    return ", ".join(dict.fromkeys(check.trouble.partition(":")[0] for check in unmet(estimate.checks)))
 
 
 def sentence(text: str) -> str:
@@ -152,17 +147,3 @@ def moment(seconds: float) -> str:
         '1970-01-01 00:00 UTC'
     """
     return time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(seconds))
-
-
-def duration(seconds: float) -> str:
-    """A duration in words.
-
-    Examples:
-        >>> duration(0.25), duration(42), duration(754), duration(9000)
-        ('0.2 s', '42 s', '13 min', '2.5 h')
-    """
-    if seconds < 10:
-        return f"{seconds:.1f} s"
-    if seconds < 100:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"

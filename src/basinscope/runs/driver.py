@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import math
 import os
+import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ..errors import InputError, StoreError
@@ -23,7 +24,7 @@ from .references import load, reference_to
 from .settings import resolved
 from .store import Entry, Store, record_name
 from .study import Study
-from .units import Planned, Unit, planned, units
+from .units import Planned, Unit, planned, selected, units
 from .work import Outcome
 from .worker import WORKER
 
@@ -70,6 +71,7 @@ def run(
     settings: Mapping[str, Any] | None = None,
     on: Executor | None = None,
     minutes: float | None = None,
+    only: str = "",
     progress: bool = True,
 ) -> Summary:
     """Run the jobs of a study that are not stored yet.
@@ -83,7 +85,8 @@ def run(
         scale: whose settings to start from.
         settings: changes to them.
         on: where to run; in this process unless given.
-        minutes: start nothing new after so long, and stop.
+        minutes: start nothing that would take longer than what is left of so many, and stop.
+        only: words such as `seed=3` or `width=1*`: only the jobs whose settings match each of them.
         progress: show a bar.
 
     Returns:
@@ -105,14 +108,15 @@ def run(
     jobs = planned(own, asked)
     reference = study if isinstance(study, str) else reference_to(own)
     until = None if minutes is None else time.monotonic() + 60 * minutes
-    plan = Plan(own, reference, held, lambda: until is None or time.monotonic() < until)
+    wanted = selected(jobs, only)
+    plan = Plan(own, reference, held, lambda: math.inf if until is None else until - time.monotonic())
     with driving(held.files) as lease:
         held.prepare()
         index = Index(held)
         try:
-            _write_manifest(held, own, scale, asked, jobs)
+            write_manifest(held, own, scale, asked, jobs)
             with tracked(own.name, progress) as report:
-                return _Drive(plan, jobs, index, lease, report).through(on or Inline())
+                return _Drive(plan, jobs, wanted, index, lease, report).through(on or Inline())
         finally:
             index.close()
 
@@ -123,6 +127,7 @@ class _Drive:
 
     plan: Plan
     jobs: list[Planned]
+    wanted: set[str]  # keys of those that this run is for
     index: Index
     lease: Lease
     report: Report
@@ -138,8 +143,10 @@ class _Drive:
     def through(self, executor: Executor) -> Summary:
         started = time.monotonic()
         sound, aside = self.index.refresh()
-        self.known = sum(plan.key in sound for plan in self.jobs)
-        self.left = {unit.key: unit for unit in units(self.plan.study, self.jobs, sound.__contains__)}
+        self.plan = replace(self.plan, expected=self._expected)
+        self.known = len(self.wanted & sound.keys())
+        there = sound.keys() | {plan.key for plan in self.jobs if plan.key not in self.wanted}
+        self.left = {unit.key: unit for unit in units(self.plan.study, self.jobs, there.__contains__)}
         self.unit_of = {key: unit for unit in self.left.values() for key in unit.wanted}
         self.open = {unit.key: set(unit.wanted) for unit in self.left.values()}
         for key in self.plan.store.failed() & self.unit_of.keys():
@@ -154,7 +161,7 @@ class _Drive:
             stopped = INTERRUPTED
         labels = {plan.key: plan.label for plan in self.jobs}
         failed = {labels[key]: error for key, error in self.failed.items()}
-        total, seconds = len(self.jobs), time.monotonic() - started
+        total, seconds = len(self.wanted), time.monotonic() - started
         return Summary(self.plan.study.name, total, self.known, len(self.fresh), failed, aside, stopped, seconds)
 
     def _execute(self, executor: Executor) -> None:
@@ -212,7 +219,7 @@ class _Drive:
         if time.monotonic() - self.told < _TELL:
             return
         self.told = time.monotonic()
-        done, total = self.known + len(self.fresh), len(self.jobs)
+        done, total = self.known + len(self.fresh), len(self.wanted)
         left = self._forecast(executor.workers)
         words = f"{done} of {total}" + (f", {len(self.failed)} failed" if self.failed else "")
         self.report(done / total, words + (f", {left}" if left else ""))
@@ -226,13 +233,17 @@ class _Drive:
             }
         )
 
+    def _expected(self, unit: Unit) -> float:
+        """Seconds that a unit will take: the median of those that ended, by their costs; 0 before any did."""
+        return unit.cost * statistics.median(seconds / cost for seconds, cost in self.timed[-_RECENT:] or [(0.0, 1.0)])
+
     def _forecast(self, workers: int) -> Forecast | None:
         return forecast(self.timed[-_RECENT:], [unit.cost for unit in self.left.values()], workers)
 
 
-def _write_manifest(store: Store, study: Study, scale: str, settings: Any, jobs: list[Planned]) -> None:
+def write_manifest(store: Store, study: Study, scale: str, settings: Any, jobs: list[Planned]) -> None:
     """What was asked for, so that `status` and `report` can tell without loading the study."""
-    plain = settings.model_dump(mode="json")
+    plain = settings.config()
     told = {
         "study": study.name,
         "title": study.title,

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ..progress import duration
+
 _LEAST = 3  # finished units before anything is said
 _PLAYS = 200
 _WIDEST = 2.0  # standard deviation of the logarithm beyond which a few units say nothing of the mean
@@ -22,7 +24,7 @@ class Forecast:
     high: float
 
     def __str__(self) -> str:
-        return f"{spoken(self.expected)} left ({spoken(self.low)} – {spoken(self.high)})"
+        return f"{duration(self.expected)} left ({duration(self.low)} – {duration(self.high)})"
 
 
 def forecast(finished: Sequence[tuple[float, float]], remaining: Sequence[float], workers: int) -> Forecast | None:
@@ -62,17 +64,3 @@ def forecast(finished: Sequence[tuple[float, float]], remaining: Sequence[float]
         free[plays, free.argmin(1)] += cost * np.exp(centre + sigma * rng.standard_normal(_PLAYS))
     low, expected, high = np.quantile(free.max(1), (0.05, 0.5, 0.95))
     return Forecast(float(expected), float(low), float(high))
-
-
-def spoken(seconds: float) -> str:
-    """A duration in words.
-
-    Examples:
-        >>> spoken(42), spoken(754), spoken(9000), spoken(400000)
-        ('42 s', '13 min', '2.5 h', '4.6 days')
-    """
-    if seconds < 100:
-        return f"{seconds:.0f} s"
-    if seconds < 6000:
-        return f"{seconds / 60:.0f} min"
-    return f"{seconds / 3600:.1f} h" if seconds < 172800 else f"{seconds / 86400:.1f} days"

@@ -13,24 +13,27 @@ from typing import Any
 
 from .._version import __version__
 
-_LIBRARIES = ("numpy", "pandas", "pyarrow", "pydantic", "safetensors", "scikit-learn", "scipy", "torch")
+_LIBRARIES = ("numpy", "pandas", "pyarrow", "safetensors", "scikit-learn", "scipy", "torch")
 
 
-def provenance() -> dict[str, Any]:
+def provenance(code: Path | None = None) -> dict[str, Any]:
     """What this process computes with.
+
+    Args:
+        code: a folder beside the package, in the same checkout, that decides the numbers, too.
 
     Examples:
         >>> provenance()["basinscope"] == __version__
         True
     """
-    return {**_fixed(), "device": _device(), "threads": _threads(), "process": os.getpid()}
+    return {**_fixed(code), "device": _device(), "threads": _threads(), "process": os.getpid()}
 
 
 @cache
-def _fixed() -> dict[str, Any]:
+def _fixed(code: Path | None) -> dict[str, Any]:
     return {
         "basinscope": __version__,
-        "commit": _commit(),
+        "commit": _commit(code),
         "python": platform.python_version(),
         "platform": f"{platform.system()} {platform.machine()}",
         "host": platform.node(),
@@ -45,12 +48,14 @@ def _version(name: str) -> str | None:
         return None
 
 
-def _commit() -> str | None:
-    """The commit of the source checkout, with `+` when the package differs from it; None for an installed one."""
+def _commit(code: Path | None) -> str | None:
+    """The commit of the source checkout, with `+` when package or code differ from it; None for an installed one."""
     package = Path(__file__).parents[1]
     if _git(package, "ls-files", "--error-unmatch", "_version.py") is None:
         return None  # perhaps inside somebody else's repository
-    commit, changes = _git(package, "rev-parse", "HEAD"), _git(package, "status", "--porcelain", "--", ".")
+    top = _git(package, "rev-parse", "--show-toplevel")
+    own = [str(package), *([str(code)] if code and top and code.is_relative_to(top) else [])]
+    commit, changes = _git(package, "rev-parse", "HEAD"), _git(package, "status", "--porcelain", "--", *own)
     return None if commit is None else commit + ("+" if changes else "")
 
 

@@ -1,4 +1,4 @@
-"""From a text to a study: `package.module:name`, `file.py:name` or `file.yaml`."""
+"""From a text to a study: a folder, `package.module:name`, `file.py:name` or `file.yaml`."""
 
 from __future__ import annotations
 
@@ -13,14 +13,15 @@ from types import ModuleType
 from typing import Any
 
 import yaml
-from pydantic import BaseModel, ConfigDict
 
 from ..errors import InputError
 from ..objects import named_object, nearest
-from .settings import number_from_exponent, validated
+from .records import Record, record
+from .settings import number_from_exponent
 from .study import Study
 from .sweep import Sweep
 
+_FILE = "study.py"
 _SWEEP = "sweep:"  # a sweep's declaration itself, as JSON: workers need no file
 
 
@@ -34,7 +35,7 @@ class Named:
     settings: Mapping[str, Any] = field(default_factory=dict)
 
 
-class Declaration(BaseModel):
+class Declaration(Record):
     """A YAML file: settings of a known `study`, or a `function` with its own `grid`, `jobs` and `common`.
 
     Attributes:
@@ -47,23 +48,24 @@ class Declaration(BaseModel):
         scales: changes to a new study's `common`, `grid`, `jobs` by scale.
     """
 
-    model_config = ConfigDict(extra="forbid")
-
     study: str | None = None
     function: str | None = None
     name: str | None = None
     title: str = ""
     version: int = 1
     scale: str | None = None
-    settings: dict[str, Any] = {}
-    common: dict[str, Any] = {}
-    grid: dict[str, list[Any]] = {}
-    jobs: list[dict[str, Any]] = []
-    scales: dict[str, dict[str, Any]] = {}
+    settings: dict[str, Any] = field(default_factory=dict)
+    common: dict[str, Any] = field(default_factory=dict)
+    grid: dict[str, list[Any]] = field(default_factory=dict)
+    jobs: list[dict[str, Any]] = field(default_factory=list)
+    scales: dict[str, dict[str, Any]] = field(default_factory=dict)
 
 
 def find(text: str, catalogue: Mapping[str, str] | None = None) -> Named:
-    """The study that `text` names: one of the catalogue's names, a reference, or a YAML file.
+    """The study that `text` names: one of the catalogue's names, a folder, a reference, or a YAML file.
+
+    A folder holds the study as `STUDY` in its file `study.py`; that may import its neighbours and, where folders above
+    have an `__init__.py`, what is there.
 
     Examples:
         >>> find("flatnes", {"flatness": "basinscope.studies.flatness:STUDY"})
@@ -81,6 +83,10 @@ def find(text: str, catalogue: Mapping[str, str] | None = None) -> Named:
     if ":" in text:
         reference = _absolute(text, Path.cwd())
         return Named(load(reference), reference)
+    if (Path(text) / _FILE).is_file():
+        return find(f"{Path(text) / _FILE}:STUDY")
+    if Path(text).is_dir() or len(Path(text).parts) > 1:
+        raise InputError(f"there is no {_FILE} in {text!r} — a study's folder holds it as STUDY in a file of that name")
     raise InputError(f"there is no study {text!r} — {nearest(text, known)}")
 
 
@@ -154,7 +160,7 @@ def _declared(path: Path, catalogue: Mapping[str, str]) -> Named:
         raise InputError(f"{path} cannot be read as YAML: {error}") from error
     if not isinstance(content, dict):
         raise InputError(f"{path} must hold a mapping with 'study' or 'function', got {type(content).__name__}")
-    told: Declaration = validated(Declaration, number_from_exponent(content), str(path), "entry")
+    told: Declaration = record(Declaration, number_from_exponent(content), str(path), "entry")
     if (told.study is None) == (told.function is None):
         raise InputError(f"{path} must have either 'study', to change settings of one, or 'function', to declare one")
     if told.study is not None:
@@ -165,7 +171,7 @@ def _declared(path: Path, catalogue: Mapping[str, str]) -> Named:
     if told.settings:
         raise InputError(f"{path}: 'settings' belongs to 'study' — use 'common', 'grid' or 'jobs'")
     assert told.function is not None
-    spec = told.model_dump(include={"title", "version", "common", "grid", "jobs", "scales"})
+    spec = {part: told.config()[part] for part in ("title", "version", "common", "grid", "jobs", "scales")}
     spec |= {"name": told.name or path.stem, "function": _absolute(told.function, path.resolve().parent)}
     reference = _SWEEP + json.dumps(spec)
     return Named(load(reference), reference, told.scale)

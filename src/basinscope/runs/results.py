@@ -105,7 +105,7 @@ class Results:
         return {
             "study": self.study.name,
             "version": self.study.version,
-            "settings": self.settings.model_dump(mode="json"),
+            "settings": self.settings.config(),
             "jobs": len(self.jobs),
             "results": len(self._loaded),
             "seconds": sum(record["seconds"] for record, *_ in self._loaded.values()),

@@ -1,9 +1,11 @@
-"""Partial work of a long job, so that an interrupted one goes on where it was."""
+"""What a job is given to work with: a place for partial work, and how long it may take."""
 
 from __future__ import annotations
 
+import math
 import shutil
-from collections.abc import Mapping
+import time
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +17,18 @@ from .identity import checksum
 _DIGEST = 64
 
 
+class Unfinished(Exception):
+    """Raised by a job that stops because its time is up: the next run goes on from what it has saved."""
+
+
 class Scratch:
     """What a job or population keeps of its unfinished work; removed when its results are stored.
+
+    Args:
+        files: where it is kept.
+        key: of the unit of work.
+        seconds: for which the job may run.
+        wanted: places of the members whose results are wanted, where others are stored already.
 
     Examples:
         >>> scratch = Scratch(Files("memory://example-scratch"), "job")
@@ -27,9 +39,16 @@ class Scratch:
         3
     """
 
-    def __init__(self, files: Files, key: str) -> None:
+    def __init__(self, files: Files, key: str, seconds: float = math.inf, wanted: Collection[int] = (0,)) -> None:
         self._files = files
         self._place = f"scratch/{key}"
+        self._until = time.monotonic() + seconds
+        self.wanted = frozenset(wanted)
+
+    @property
+    def seconds_left(self) -> float:
+        """For how long the job may still run; a job that would take longer saves its work and raises `Unfinished`."""
+        return self._until - time.monotonic()
 
     @property
     def folder(self) -> Path:

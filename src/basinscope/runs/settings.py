@@ -6,10 +6,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import yaml
-from pydantic import BaseModel, ValidationError
 
 from ..errors import InputError
-from ..objects import nearest
+from .records import record
 from .study import Study
 
 
@@ -78,7 +77,7 @@ def resolved(study: Study, scale: str, *changes: Mapping[str, Any]) -> Any:
     values: dict[str, Any] = {}
     for layer in (study.scales[scale], *changes):
         values = merged(values, layer)
-    return validated(study.Settings, values, f"study {study.name!r}", "setting")
+    return record(study.Settings, values, f"study {study.name!r}", "setting")
 
 
 def merged(base: Mapping[str, Any], top: Mapping[str, Any]) -> dict[str, Any]:
@@ -93,35 +92,3 @@ def merged(base: Mapping[str, Any], top: Mapping[str, Any]) -> dict[str, Any]:
         both = isinstance(value, Mapping) and isinstance(result.get(key), Mapping)
         result[key] = merged(result[key], value) if both else value
     return result
-
-
-def validated(model: type[BaseModel], values: Mapping[str, Any], owner: str, noun: str) -> Any:
-    """An instance of `model`, or an InputError that tells everything wrong at once."""
-    try:
-        return model.model_validate(dict(values))
-    except ValidationError as error:
-        told = [_sentence(model, problem, noun) for problem in error.errors()]
-        raise InputError(f"{owner}: {'; '.join(told)}") from None
-
-
-def _sentence(model: type[BaseModel], problem: Any, noun: str) -> str:
-    path = [str(part) for part in problem["loc"]]
-    where = ".".join(path)
-    if problem["type"] == "extra_forbidden":
-        inside = _inner(model, path[:-1])
-        hint = "" if inside is None else f" — {nearest(path[-1], inside.model_fields)}"
-        return f"unknown {noun} {where!r}{hint}"
-    if problem["type"] == "missing":
-        return f"{noun} {where!r} is missing"
-    message = problem["msg"][:1].lower() + problem["msg"][1:]
-    return f"{noun} {where!r} = {problem['input']!r}: {message}"
-
-
-def _inner(model: type[BaseModel], path: list[str]) -> type[BaseModel] | None:
-    """The model that a path of field names leads to; None where it leaves plain models."""
-    for name in path:
-        field = model.model_fields.get(name)
-        if field is None or not (isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel)):
-            return None
-        model = field.annotation
-    return model

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from os import PathLike
@@ -255,8 +256,8 @@ class Store:
         """Config, error and traceback of all failed jobs."""
         return (self.failure(key) for key in sorted(self.failed()))
 
-    def scratch(self, key: str) -> Scratch:
-        return Scratch(self.files, key)
+    def scratch(self, key: str, seconds: float = math.inf, wanted: Collection[int] = (0,)) -> Scratch:
+        return Scratch(self.files, key, seconds, wanted)
 
 
 def record_name(key: str) -> str:

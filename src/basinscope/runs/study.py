@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, TypeAdapter
-
 from .identity import job_key
+from .records import Record, record
 
 if TYPE_CHECKING:
     from .results import Results
@@ -18,28 +17,27 @@ if TYPE_CHECKING:
 SCALES = ("smoke", "paper")
 
 
-class Settings(BaseModel):
-    """Settings of a study: what `-s key=value` may change. Subclass it; every field needs a default."""
+class Settings(Record):
+    """Settings of a study: what `-s key=value` may change. Subclass it; every field needs a default.
 
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    Examples:
+        >>> class Sizes(Settings):
+        ...     widths: tuple[int, ...] = (8, 16)
+        >>> Sizes(widths=[4]).config()
+        {'widths': [4]}
+    """
 
 
-class Job(BaseModel):
-    """One job: everything that decides its result, the seed included. Subclass it."""
+class Job(Record):
+    """One job: everything that decides its result, the seed included. Subclass it.
 
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
-
-    def config(self) -> dict[str, Any]:
-        """The job as plain values.
-
-        Examples:
-            >>> class Training(Job):
-            ...     width: int
-            ...     seed: int = 0
-            >>> Training(width=8).config()
-            {'width': 8, 'seed': 0}
-        """
-        return self.model_dump(mode="json")
+    Examples:
+        >>> class Training(Job):
+        ...     width: int
+        ...     seed: int = 0
+        >>> Training(width=8).config()
+        {'width': 8, 'seed': 0}
+    """
 
 
 @dataclass(frozen=True)
@@ -57,6 +55,9 @@ class Result:
 
     rows: Sequence[Mapping[str, Any]]
     arrays: Mapping[str, Any] = field(default_factory=dict)
+
+
+Found = Result | Mapping[str, Any] | Exception  # what a member of a population gave
 
 
 @dataclass(frozen=True)
@@ -88,18 +89,18 @@ class Study:
     A job's result must depend on its config alone: all randomness comes from a seed in it. Each job runs on one
     thread, so that every executor gives the same bits.
 
-    Jobs with the same `group_key` are grouped, in the order listed, into populations of at most `population`, and a
-    population is handed to `run_group` as a whole. Groups are formed from the full list of jobs, finished or not: one
-    that is resumed has the same members as before, hence the same bits.
+    Jobs with the same `group_key` are a population, in the order listed, and handed to `run_group` as a whole.
+    Populations are formed from the full list of jobs, finished or not: one that is resumed has the same members as
+    before, hence the same bits.
 
     Attributes:
         name: as on the command line.
         title: one line.
         version: part of every result's address; raise it when the computation changes.
-        Settings: pydantic model of the study's settings.
-        Job: pydantic model of a job, or a union of models that a field tells apart.
+        Settings: class of the study's settings.
+        Job: class of a job, or a union of classes that a field tells apart.
         scales: settings by the name of a scale.
-        population: most jobs in a group.
+        stops_in_time: whether jobs look at `scratch.seconds_left` and leave the rest of their work for the next run.
         gpus: GPUs, or the fraction of one, that a worker wants on a cluster which has any.
 
     Examples:
@@ -119,10 +120,10 @@ class Study:
     name: str
     title: str = ""
     version: int = 1
-    Settings: ClassVar[type[BaseModel]] = Settings
+    Settings: ClassVar[type[Settings]] = Settings
     Job: ClassVar[Any] = Job
     scales: Mapping[str, Mapping[str, Any]] = {"smoke": {}, "paper": {}}
-    population: int = 64
+    stops_in_time: bool = False
     gpus: float = 0.0
 
     def jobs(self, settings: Any) -> Iterable[Any]:
@@ -130,15 +131,23 @@ class Study:
         raise NotImplementedError
 
     def run(self, job: Any, scratch: Scratch) -> Result | Mapping[str, Any]:
-        """Run one job; a mapping counts as a result of one row. `scratch` keeps partial work of long jobs."""
+        """Run one job; a mapping counts as a result of one row.
+
+        `scratch` keeps partial work of a long job; one that runs out of `scratch.seconds_left` saves and raises
+        `Unfinished`.
+        """
         raise NotImplementedError
 
     def group_key(self, job: Any) -> Any:
         """Jobs with equal keys may run as one population; None: this one runs alone."""
         return None
 
-    def run_group(self, jobs: Sequence[Any], scratch: Scratch) -> Sequence[Result | Mapping[str, Any] | Exception]:
-        """Run a population; one result per job, or the exception that this job met."""
+    def run_group(self, jobs: Sequence[Any], scratch: Scratch) -> Sequence[Found] | Iterator[Mapping[int, Found]]:
+        """Run a population; one result per job, or the exception that this job met.
+
+        A large one may instead hand out results as they come, each time a mapping from places in `jobs` to results,
+        for the places in `scratch.wanted` at least; they are stored at once. It may raise `Unfinished` as a job may.
+        """
         return [self.run(job, scratch) for job in jobs]
 
     def cost(self, job: Any) -> float:
@@ -155,11 +164,11 @@ class Study:
 
     def settings(self, **values: Any) -> Any:
         """The study's settings with some of them changed."""
-        return self.Settings(**values)
+        return record(self.Settings, values, f"study {self.name!r}", "setting")
 
     def job(self, config: Mapping[str, Any]) -> Any:
         """A job from its config."""
-        return TypeAdapter(self.Job).validate_python(dict(config))
+        return record(self.Job, config, f"a job of study {self.name!r}", "setting")
 
     def key(self, config: Mapping[str, Any]) -> str:
         """The address of a job's result."""

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import inspect
 import itertools
+import types
 from collections.abc import Callable, Iterator, Mapping
+from copy import copy
+from dataclasses import field
+from functools import partial
 from typing import Any
-
-from pydantic import BaseModel, ConfigDict, Field, create_model
 
 from ..errors import InputError
 from . import study as base
+from .records import record
 from .scratch import Scratch
-from .settings import merged, validated
+from .settings import merged
 
 
 class SweepSettings(base.Settings):
@@ -24,9 +27,9 @@ class SweepSettings(base.Settings):
         jobs: further jobs, listed singly.
     """
 
-    common: dict[str, Any] = Field(default_factory=dict)
-    grid: dict[str, list[Any]] = Field(default_factory=dict)
-    jobs: list[dict[str, Any]] = Field(default_factory=list)
+    common: dict[str, Any] = field(default_factory=dict)
+    grid: dict[str, list[Any]] = field(default_factory=dict)
+    jobs: list[dict[str, Any]] = field(default_factory=list)
 
 
 class Sweep(base.Study):
@@ -60,9 +63,9 @@ class Sweep(base.Study):
     ) -> None:
         self.name, self.title, self.version = name, title, version
         self._function = function
-        self._model = _arguments(function)
+        self._arguments = _arguments(function)
         own = dict(settings or {})
-        validated(SweepSettings, own, f"study {name!r}", "setting")
+        record(SweepSettings, own, f"study {name!r}", "setting")
         changes = dict(scales or {})
         self.scales = {scale: merged(own, changes.get(scale, {})) for scale in dict.fromkeys([*base.SCALES, *changes])}
 
@@ -80,23 +83,20 @@ class Sweep(base.Study):
             yield self.job({**settings.common, **single})
 
     def job(self, config: Mapping[str, Any]) -> base.Job:
-        job: base.Job = validated(self._model, config, f"study {self.name!r}", "argument")
+        job: base.Job = record(self._arguments, config, f"study {self.name!r}", "argument")
         return job
 
     def run(self, job: base.Job, scratch: Scratch) -> base.Result | Mapping[str, Any]:
-        return self._function(**{name: getattr(job, name) for name in type(job).model_fields})
+        return self._function(**vars(job))
 
 
-def _arguments(function: Callable[..., Any]) -> type[BaseModel]:
-    """A model of a function's arguments."""
-    fields: dict[str, Any] = {}
+def _arguments(function: Callable[..., Any]) -> type[base.Job]:
+    """A function's arguments as a class of jobs."""
+    own: dict[str, Any] = {"__annotations__": {}}
     for name, parameter in inspect.signature(function, eval_str=True).parameters.items():
         if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
             raise InputError(f"a sweep's function must name its arguments: {function} has *{name} or positional-only")
-        kind = Any if parameter.annotation is parameter.empty else parameter.annotation
-        fields[name] = (kind, ... if parameter.default is parameter.empty else parameter.default)
-    return create_model("Arguments", __base__=_Arguments, **fields)
-
-
-class _Arguments(base.Job):
-    model_config = ConfigDict(protected_namespaces=())
+        own["__annotations__"][name] = Any if parameter.annotation is parameter.empty else parameter.annotation
+        if parameter.default is not parameter.empty:
+            own[name] = field(default_factory=partial(copy, parameter.default))
+    return types.new_class("Arguments", (base.Job,), exec_body=lambda space: space.update(own))

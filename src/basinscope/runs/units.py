@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from typing import Any
 
 from ..errors import InputError
@@ -34,12 +36,14 @@ class Unit:
             depend on what was there already.
         wanted: keys of the results to store.
         cost: relative time.
+        seconds: for which it may run, from when it is handed over.
     """
 
     keys: tuple[str, ...]
     configs: tuple[Mapping[str, Any], ...]
     wanted: frozenset[str]
     cost: float = 1.0
+    seconds: float = math.inf
 
     @property
     def key(self) -> str:
@@ -52,11 +56,14 @@ class Unit:
             "keys": list(self.keys),
             "configs": [dict(each) for each in self.configs],
             "wanted": sorted(self.wanted),
+            "seconds": self.seconds,
         }
 
     @classmethod
     def from_plain(cls, told: Mapping[str, Any]) -> Unit:
-        return cls(tuple(told["keys"]), tuple(told["configs"]), frozenset(told["wanted"]))
+        return cls(
+            tuple(told["keys"]), tuple(told["configs"]), frozenset(told["wanted"]), seconds=float(told["seconds"])
+        )
 
 
 def planned(study: Study, settings: Any) -> list[Planned]:
@@ -82,21 +89,34 @@ def planned(study: Study, settings: Any) -> list[Planned]:
     return list(found.values())
 
 
+def selected(jobs: Sequence[Planned], only: str) -> set[str]:
+    """Keys of the jobs whose settings match every word of `only`, a pattern each; of all without a word.
+
+    Examples:
+        >>> jobs = [Planned(str(seed), {"part": "sizes", "seed": seed}, None) for seed in (1, 10, 2)]
+        >>> sorted(selected(jobs, "part=siz* seed=1*"))
+        ['1', '10']
+    """
+
+    def fits(plan: Planned, word: str) -> bool:
+        return any(fnmatchcase(f"{name}={value}", word) for name, value in plan.config.items())
+
+    found = {plan.key for plan in jobs if all(fits(plan, word) for word in only.split())}
+    if not found:
+        raise InputError(f"no job matches {only!r} — expected words such as those of the first job: {jobs[0].label}")
+    return found
+
+
 def units(study: Study, jobs: Iterable[Planned], done: Callable[[str], bool]) -> list[Unit]:
     """Units that hold a job not done yet, the costliest first.
 
-    Populations are cut from all jobs, done or not, in their order: resumed work has the members it had before.
+    Populations are formed from all jobs, done or not, in their order: resumed work has the members it had before.
     """
-    if study.population < 1:
-        raise InputError(f"population of study {study.name!r} must be at least 1, got {study.population}")
-    groups: dict[Any, list[list[Planned]]] = {}
+    groups: dict[Any, list[Planned]] = {}
     for plan in jobs:
         shared = study.group_key(plan.job)
-        own = groups.setdefault(("alone", plan.key) if shared is None else ("shared", shared), [[]])
-        if len(own[-1]) == study.population:
-            own.append([])
-        own[-1].append(plan)
-    found = [_unit(study, members, done) for parts in groups.values() for members in parts]
+        groups.setdefault(("alone", plan.key) if shared is None else ("shared", shared), []).append(plan)
+    found = [_unit(study, members, done) for members in groups.values()]
     return sorted((unit for unit in found if unit.wanted), key=lambda unit: -unit.cost)
 
 

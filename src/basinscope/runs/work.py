@@ -7,16 +7,17 @@ import random
 import sys
 import time
 import traceback
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from ..errors import BasinscopeError, InputError, StoreError
+from ..objects import code_of
 from .provenance import provenance
-from .scratch import Scratch
+from .scratch import Scratch, Unfinished
 from .store import Entry, Store
 from .study import Result, Study
 from .units import Unit
@@ -40,60 +41,78 @@ class Outcome:
 
 
 def work(study: Study, unit: Unit, store: Store) -> list[Outcome]:
-    """Run a unit and store what it gives; a job that fails is reported and does not disturb the others.
+    """Run a unit and store what it gives as it comes; a job that fails is reported and does not disturb the others.
 
-    StoreError is raised on: a store that cannot be written is nobody's job's fault.
+    What is unfinished when the time is up has no outcome. StoreError is raised on: a store that cannot be written is
+    nobody's job's fault.
     """
+    origin = {**provenance(code_of(type(study))), "version": study.version, "population": len(unit.keys)}
+    places = {place: key for place, key in enumerate(unit.keys) if key in unit.wanted}
+    outcomes = {}
     started = time.perf_counter()
-    found = _run(study, unit, store)
-    origin = {
-        **provenance(),
-        "version": study.version,
-        "population": len(unit.keys),
-        "seconds": (time.perf_counter() - started) / len(unit.keys),
-    }
-    outcomes = [
-        _kept(study, key, config, result, origin, store)
-        for key, config, result in zip(unit.keys, unit.configs, found, strict=True)
-        if key in unit.wanted
-    ]
-    store.scratch(unit.key).clear()
-    return outcomes
+    with closing(_found(study, unit, store, frozenset(places))) as found:
+        for results in found:
+            seconds = (time.perf_counter() - started) / max(1, len(results))
+            for place in results.keys() & places.keys():
+                own = (places[place], unit.configs[place], results[place])
+                outcomes[place] = _kept(study, *own, {**origin, "seconds": seconds}, store)
+            started = time.perf_counter()
+    if outcomes.keys() == places.keys():
+        store.scratch(unit.key).clear()
+    return [outcomes[place] for place in sorted(outcomes)]
 
 
-def _run(study: Study, unit: Unit, store: Store) -> Sequence[Any]:
-    """What each job gave: a result or an exception."""
+def _found(study: Study, unit: Unit, store: Store, wanted: frozenset[int]) -> Generator[Mapping[int, Any]]:
+    """Results or exceptions of a unit's members by their places, those together that came together."""
     jobs = [study.job(config) for config in unit.configs]
-    found = _together(study, unit.keys, jobs, store.scratch(unit.key))
-    if not isinstance(found, BaseException):
-        return found
-    if len(jobs) == 1:
-        return [found]
-    # The population as a whole failed; alone, most of its members may not.
-    store.scratch(unit.key).clear()
-    return [_alone(study, key, job, store.scratch(key)) for key, job in zip(unit.keys, jobs, strict=True)]
-
-
-def _alone(study: Study, key: str, job: Any, scratch: Scratch) -> Any:
-    found = _together(study, (key,), [job], scratch)
-    scratch.clear()
-    return found if isinstance(found, BaseException) else found[0]
-
-
-def _together(
-    study: Study, keys: Sequence[str], jobs: Sequence[Any], scratch: Scratch
-) -> Sequence[Any] | BaseException:
-    """What some jobs gave that ran together, or the exception that ended them all."""
+    scratch = store.scratch(unit.key, unit.seconds, wanted)
+    told: set[int] = set()
     try:
-        with isolated(int(keys[0][:8], 16)):
-            if len(jobs) == 1 and study.group_key(jobs[0]) is None:
-                return [study.run(jobs[0], scratch)]
-            given = study.run_group(jobs, scratch)
-        if len(given) != len(jobs):
-            raise InputError(f"run_group must return one result per job: expected {len(jobs)}, got {len(given)}")
+        for results in _together(study, unit.keys, jobs, scratch):
+            told |= results.keys()
+            yield results
+        return
+    except Unfinished:
+        return
     except (Exception, SystemExit) as error:
-        return error
-    return given
+        failure = error
+    if len(jobs) == 1:
+        yield {0: failure}
+        return
+    # The population as a whole failed; alone, most of its members may not.
+    scratch.clear()
+    for place in sorted(wanted - told):
+        own = store.scratch(unit.keys[place], scratch.seconds_left)
+        try:
+            (result,) = [found[0] for found in _together(study, (unit.keys[place],), [jobs[place]], own) if found]
+        except Unfinished:
+            continue
+        except (Exception, SystemExit) as error:
+            result = error
+        own.clear()
+        yield {place: result}
+
+
+def _together(study: Study, keys: Sequence[str], jobs: Sequence[Any], scratch: Scratch) -> Iterator[Mapping[int, Any]]:
+    """What some jobs give that run together, by their places, as it comes."""
+    with isolated(int(keys[0][:8], 16)):
+        if len(jobs) == 1 and study.group_key(jobs[0]) is None:
+            yield {0: study.run(jobs[0], scratch)}
+            return
+        given = study.run_group(jobs, scratch)
+        if isinstance(given, Iterator):
+            left = set(scratch.wanted)
+            for results in given:
+                left -= results.keys()
+                yield results
+            if left:
+                raise InputError(
+                    f"run_group must give the results of all jobs that are wanted: {len(left)} are missing"
+                )
+            return
+    if len(given) != len(jobs):
+        raise InputError(f"run_group must return one result per job: expected {len(jobs)}, got {len(given)}")
+    yield dict(enumerate(given))
 
 
 def _kept(

@@ -118,7 +118,7 @@ def sample(
 
     Warm-up tunes the step to the acceptance that the integrator asks for; the number of steps then makes a quarter
     period of the slowest mode, as far as the budget allows. Rounds grow by half, and the first half of everything is
-    always burn-in.
+    always burn-in. It ends at once when fewer than two chains are left.
 
     Args:
         target: the posterior.
@@ -172,6 +172,8 @@ def sample(
                 block = engine.run(min(4, goal - trace.draws))
                 trace.append(block)
                 left -= len(block) * kernel(size).gradients
+                if int(engine.alive.sum()) < 2:  # the dead stay dead, and one chain alone tells of no error
+                    return result(exhausted=False)
                 report(trace.draws / limit, f"{trace.draws} draws")
                 if step_size is None and trace.draws <= discard * goal and _accepted(block) < STUCK:
                     size *= 0.8
@@ -225,7 +227,7 @@ def pilot(target: Target, position: Tensor, seed: int, steps: int, evaluations: 
             flown += 1
         if flown and flight >= FLIGHTS:  # one more only if none was accepted
             break
-    return engine.position, size, evaluations
+    return engine.living(), size, evaluations
 
 
 def _tuned(
@@ -239,7 +241,7 @@ def _tuned(
         tuner.update(_accepted(engine.run(1)))
         report(0.0, f"tuning {step + 1}/{steps}")
         evaluations -= now.gradients
-        if evaluations <= 0 and step >= FEWEST:
+        if (evaluations <= 0 and step >= FEWEST) or not bool(engine.alive.any()):
             break
     return tuner.final
 

@@ -81,7 +81,7 @@ class ChainLosses:
         with torch.no_grad(), math_attention(), self.precise():
             for batch in self.land.batches(self._tile(len(delta))):
                 stop = start + batch.n
-                total += (self._losses(weights, batch, None).double() - self.base[start:stop]).sum(1)
+                total += (self._losses(weights, batch, None).double() - self._level(slice(start, stop))).sum(1)
                 start = stop
         return total / self.land.n
 
@@ -98,7 +98,7 @@ class ChainLosses:
         """l_i(w* + δ_c) − l_i(w*) of chain c's own samples `indices[c]`, float64, shape (C, m)."""
         with torch.no_grad(), math_attention(), self.precise():
             there = self._losses(self._at(delta), self.land.take(indices), 0)
-        return there.double() - self.base[indices]
+        return there.double() - self._level(indices)
 
     def full(self, delta: Tensor, scale: float = 1.0) -> tuple[Tensor, Tensor]:
         """Excess loss (C,) in float64 and the gradient (C, d) of scale·L_n, on all data."""
@@ -117,7 +117,7 @@ class ChainLosses:
         for batch in self.land.batches(self._tile(len(delta))):
             stop = start + batch.n
             losses, slope = self._with_gradient(delta, batch, None, scale / self.land.n)
-            total += (losses.double() - self.base[start:stop]).sum(1)
+            total += (losses.double() - self._level(slice(start, stop))).sum(1)
             gradient = slope if gradient is None else gradient.add_(slope)
             start = stop
         assert gradient is not None
@@ -127,7 +127,7 @@ class ChainLosses:
         """Excess loss (C,) and gradient (C, d) of scale·L on chain c's own samples `indices[c]`, shape (C, m)."""
         with self._quick():
             losses, gradient = self._with_gradient(delta, self.land.take(indices), 0, scale / indices.shape[1])
-        return (losses.double() - self.base[indices]).mean(1), gradient
+        return (losses.double() - self._level(indices)).mean(1), gradient
 
     def _quick(self) -> AbstractContextManager[None]:
         """TF32 matrix products on a GPU, for float32 networks: minibatches are noisier than that."""
@@ -151,6 +151,10 @@ class ChainLosses:
     def _at(self, delta: Tensor) -> dict[str, Tensor]:
         """The parameters w* + δ of all chains, (C, ...) each."""
         return _pieces(self.land, self._points(delta))
+
+    def _level(self, chosen: slice | Tensor) -> Tensor:
+        """l_i(w*) of the chosen samples: of all chains, or (C, m) of each chain's own."""
+        return self.base[chosen]
 
     def _points(self, delta: Tensor) -> Tensor:
         """w* + δ."""

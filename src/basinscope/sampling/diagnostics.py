@@ -20,7 +20,7 @@ def autocovariance(rows: Array) -> Array:
 
 
 def effective_size(rows: Array) -> float:
-    """Effective number of independent values among all entries of (chains, length).
+    """Effective number of independent values among all entries of (chains, length); NaN if that cannot be told.
 
     Geyer's initial monotone sequence on the multi-chain autocorrelation ρ_k = 1 − (W − s_k)/V (Vehtari et al. 2021).
 
@@ -32,7 +32,7 @@ def effective_size(rows: Array) -> float:
     """
     chains, length = rows.shape
     total = chains * length
-    if length < 4:
+    if length < 4 or chains == 0:
         return float("nan")
     covariance = autocovariance(rows) * length / (length - 1)
     within = float(covariance[:, 0].mean())

@@ -203,6 +203,8 @@ class Sampler:
             first_size=size,
             discard=0.5 if settings.burn_in is None else settings.burn_in,
         )
+        if run.alive.sum() < 2:
+            return Outcome(at, "hmc", [run], *LOST, math.nan)
         return Outcome(at, "hmc", [run], *run.excess(), slope=0.0)
 
     def _target(self, at: Resolution, curvature: Geometry) -> Target:

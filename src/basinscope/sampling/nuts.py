@@ -88,7 +88,8 @@ def nuts(
     there, slope = value_and_gradient(first.numpy())
     if not (np.isfinite(there) and np.isfinite(slope).all()):
         raise InputError(
-            f"the log-density must be finite at the start with its gradient, got {value} — start elsewhere"
+            f"the log-density must be finite at the start with its gradient, got {there:g} and a gradient of length "
+            f"{np.linalg.norm(slope):g} — start elsewhere"
         )
     model = nutpie.compiled_pyfunc.from_pyfunc(
         ndim=len(first),

@@ -1,7 +1,9 @@
-"""The studies that come with Basinscope, by name. Nothing is loaded before it is asked for."""
+"""Studies by name: the one that comes with Basinscope as an example to copy, and those of a folder. None is loaded."""
 
 from __future__ import annotations
 
+import ast
+from pathlib import Path
 from typing import NamedTuple
 
 
@@ -14,28 +16,26 @@ class Known(NamedTuple):
 
 CATALOGUE = {
     "quadratics": Known("basinscope.studies.quadratics:STUDY", "λ̂ of quadratic basins beside its exact value"),
-    "learning-curves": Known(
-        "basinscope.studies.learning_curves:STUDY",
-        "n times the generalization error beside λ, and its anti-correlation with leave-one-out",
-    ),
-    "temperature-regression": Known(
-        "basinscope.studies.temperature:STUDY",
-        "λ̂ as the slope of the loss in temperature, beside exact values",
-    ),
-    "wbic-selection": Known(
-        "basinscope.studies.selection:STUDY",
-        "Which of AIC, BIC, WBIC, WAIC and leave-one-out finds the width of the true network",
-    ),
-    "ngd-vs-sgd": Known(
-        "basinscope.studies.ngd_vs_sgd.study:STUDY",
-        "Does natural gradient find less degenerate solutions than SGD?",
-    ),
-    "llc": Known(
-        "basinscope.studies.llc.study:STUDY",
-        "The learning coefficient from toy models to transformers",
-    ),
-    "flatness": Known(
-        "basinscope.studies.flatness.study:STUDY",
-        "Does flatness tell how well a network generalizes?",
-    ),
 }
+
+
+def studies_in(folder: Path) -> dict[str, Known]:
+    """The studies in the folders of a folder, by the folders' names with dashes.
+
+    Each has a file `study.py` with `STUDY`, and its `__init__.py` begins with the study's title.
+
+    Examples:
+        >>> studies_in(Path("nowhere"))
+        {}
+    """
+    return {
+        path.parent.name.replace("_", "-"): Known(f"{path.resolve()}:STUDY", title(path.parent))
+        for path in sorted(folder.glob("*/study.py"))
+    }
+
+
+def title(study: Path) -> str:
+    """What a study's folder says of itself in its first line; empty where it says nothing."""
+    file = study / "__init__.py"
+    text = ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))) if file.is_file() else None
+    return (text or "").partition("\n")[0].removesuffix(".")

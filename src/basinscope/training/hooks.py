@@ -74,9 +74,9 @@ class Measure:
 
     Examples:
         >>> import basinscope as bs
-        >>> measure = Measure(bs.hessian_trace, Every(epochs=1), options={"rtol": 0.05})
+        >>> measure = Measure(bs.trace, Every(epochs=1), options={"rtol": 0.05})
         >>> measure.name
-        'hessian_trace'
+        'trace'
     """
 
     function: Callable[..., Any]

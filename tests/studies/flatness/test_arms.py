@@ -6,15 +6,18 @@ import pytest
 import torch
 
 from basinscope.errors import InputError
-from basinscope.studies.flatness import cases, plan
-from basinscope.studies.flatness.__main__ import PLAIN, main
-from basinscope.studies.flatness.arms import ARMS, PRINTED, select
-from basinscope.studies.flatness.cases import data_set, held_out, samples_of
+from basinscope.runs.units import planned, units
 from basinscope.zoo.data import DataSet
+from studies.flatness import cases
+from studies.flatness.arms import ARMS, PRINTED, select
+from studies.flatness.cases import data_set, held_out, samples_of
+from studies.flatness.jobs import jobs
+from studies.flatness.settings import SCALES, FlatnessSettings
+from studies.flatness.study import STUDY
 
 
 def table_of(**settings):
-    return pd.DataFrame([job.config() for job in plan.jobs(plan.Plan(parts=("grid",), **settings))])
+    return pd.DataFrame([job.config() for job in jobs(FlatnessSettings(parts=("grid",), **settings))])
 
 
 def test_every_arm_is_a_grid_of_1701_networks_with_its_own_decays():
@@ -50,17 +53,19 @@ def test_networks_of_two_arms_differ_in_nothing_else():
     assert first[same].equals(second[same])
 
 
-def test_the_smallest_batch_of_every_arm_comes_first():
-    units = plan.units(plan.jobs(plan.Plan(parts=("grid",))))
-    assert [unit[0].batch_size for unit in units] == [64] * 9 + [256] * 9 + [512] * 9
-    assert {len(unit) for unit in units} == {297, 189}
+def test_populations_are_of_one_arm_architecture_and_batch_size():
+    found = units(STUDY, planned(STUDY, FlatnessSettings(parts=("grid",))), lambda key: False)
+    assert sorted(len(unit.keys) for unit in found) == [189] * 18 + [297] * 9
+    for unit in found:
+        for name in ("inputs", "schedule", "architecture", "batch_size"):
+            assert len({config[name] for config in unit.configs}) == 1
 
 
 def test_arms_and_decays_that_do_not_exist_are_refused():
     with pytest.raises(InputError, match="printed"):
-        list(plan.jobs(plan.Plan(arms=("printd",))))
+        list(jobs(FlatnessSettings(arms=("printd",))))
     with pytest.raises(InputError, match="decays"):
-        list(plan.jobs(plan.Plan(decays=(0.5,))))
+        list(jobs(FlatnessSettings(decays=(0.5,))))
 
 
 def test_standardized_inputs_have_one_mean_and_deviation_for_a_data_set():
@@ -70,13 +75,12 @@ def test_standardized_inputs_have_one_mean_and_deviation_for_a_data_set():
         expected = (getattr(raw, part)[0].numpy() - pixels.mean()) / pixels.std()
         assert np.allclose(getattr(found, part)[0].numpy(), expected, atol=1e-5)
         assert torch.equal(getattr(found, part)[1], getattr(raw, part)[1])
-    job = next(plan.jobs(PLAIN.planned("smoke", ["arms=[standardized]"])))
+    job = next(jobs(FlatnessSettings(**SCALES["smoke"] | {"arms": ("standardized",)})))
     assert torch.equal(samples_of(job)[0][0], found.train[0][: job.samples].flatten(1))
     assert torch.equal(held_out(job)[0], found.train[0][job.samples :].flatten(1))
 
 
-def test_a_packed_data_set_keeps_its_test_set_its_last_training_samples_and_its_standardization(tmp_path, monkeypatch):
-    """32,000 training samples: packed are the first 20,000 and the last 10,000."""
+def test_samples_held_out_are_the_last_of_the_training_file_and_all_others_test(monkeypatch):
     generator = torch.Generator().manual_seed(0)
     train, test = (
         (torch.rand(n, 1, 7, 7, generator=generator), torch.randint(10, (n,), generator=generator))
@@ -85,19 +89,10 @@ def test_a_packed_data_set_keeps_its_test_set_its_last_training_samples_and_its_
     monkeypatch.setattr(cases, "load", lambda name, view: DataSet(name, train, test, 10))
     data_set.cache_clear()
     try:
-        whole = {inputs: data_set("noise", inputs) for inputs in ("raw", "standardized")}
-        assert main(["pack", "--out", str(tmp_path), "--data", "noise"]) == 0
-        job = next(plan.jobs(PLAIN.planned("paper", ["data=[noise]", "samples=[20000]", "architectures=[cnn]"])))
-        before = held_out(job)
-        monkeypatch.setenv(cases.PACKED, str(tmp_path))
-        data_set.cache_clear()
-        for inputs, expected in whole.items():
-            found = data_set("noise", inputs)
-            assert len(found.train[1]) == 30_000
-            assert torch.equal(found.train[0][:20_000], expected.train[0][:20_000])
-            assert torch.equal(found.test[0], expected.test[0])
+        whole = data_set("noise")
+        job = next(jobs(FlatnessSettings(data=("noise",), samples=(20_000,), architectures=("cnn",))))
+        assert torch.equal(samples_of(job)[0][0], whole.train[0][:20_000])
         assert len(samples_of(job)[1][1]) == 12_000
-        assert torch.equal(before[0], held_out(job)[0])
-        assert torch.equal(before[0], whole["raw"].train[0][-10_000:])
+        assert torch.equal(held_out(job)[0], whole.train[0][-10_000:])
     finally:
         data_set.cache_clear()

@@ -7,9 +7,9 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from basinscope.studies.flatness.criterion import PAPER, criterion_table, distance
-from basinscope.studies.flatness.statistics import resampled
-from basinscope.studies.flatness.tables import CLUSTER
+from studies.common.kendall import resampled
+from studies.flatness.criterion import PAPER, criterion_table, distance
+from studies.flatness.tables import CLUSTER
 
 STORED = Path(__file__).parents[3] / "results" / "flatness" / "networks.parquet"
 

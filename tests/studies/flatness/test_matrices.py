@@ -10,10 +10,10 @@ import basinscope as bs
 from basinscope.curvature import tiles
 from basinscope.curvature.calibration import error_uncertainty
 from basinscope.errors import InputError
-from basinscope.studies.flatness import spectra
-from basinscope.studies.flatness.matrices import matrices
-from basinscope.studies.flatness.outputs import Outputs, cosine, outputs
 from basinscope.zoo.models import flatness_big_mlp, flatness_cnn, flatness_mlp
+from studies.flatness import spectra
+from studies.flatness.matrices import matrices
+from studies.flatness.outputs import Outputs, cosine, outputs
 
 BUILDERS = {
     "mlp": lambda: flatness_mlp(4),

@@ -7,17 +7,17 @@ import torch
 from torch.func import functional_call, grad, jacrev
 
 from basinscope.landscape import Landscape
-from basinscope.studies.flatness import plan
-from basinscope.studies.flatness.__main__ import PLAIN
-from basinscope.studies.flatness.cases import landscapes, network_of
-from basinscope.studies.flatness.fitting import fitted
-from basinscope.studies.flatness.matrices import matrices
-from basinscope.studies.flatness.measuring import measured
-from basinscope.studies.flatness.outputs import outputs
-from basinscope.studies.flatness.polishing import descended, polished
-from basinscope.studies.flatness.spectra import newton
-from basinscope.studies.flatness.stacks import Stack
+from basinscope.runs.settings import overrides, resolved
 from basinscope.zoo.models import ffnn
+from studies.flatness.cases import landscapes, network_of
+from studies.flatness.fitting import fitted
+from studies.flatness.matrices import matrices
+from studies.flatness.measuring import measured
+from studies.flatness.outputs import outputs
+from studies.flatness.polishing import descended, polished
+from studies.flatness.spectra import newton
+from studies.flatness.stacks import Stack
+from studies.flatness.study import STUDY
 
 ANNEALED = [
     "arms=[annealed]", "parts=[grid]", "steps=1500", "samples=[800]", "decays=[1.0, 100.0]", "lrs=[0.01]", "width=4",
@@ -91,7 +91,7 @@ def test_a_step_that_gains_too_little_is_halved():
 
 
 def test_annealed_networks_are_at_a_minimum_by_the_measured_decrement(tmp_path):
-    jobs = plan.units(plan.jobs(PLAIN.planned("smoke", ANNEALED)))[0]
+    jobs = list(STUDY.jobs(resolved(STUDY, "smoke", overrides(ANNEALED))))
     assert [job.polish for job in jobs] == [100] * 2
     fit = fitted(jobs, tmp_path)
     rows = measured(jobs, fit, range(len(jobs)))
@@ -121,11 +121,11 @@ def test_annealed_networks_are_at_a_minimum_by_the_measured_decrement(tmp_path):
 
 
 def test_polishing_leaves_out_networks_that_diverged_and_those_of_constant_rates(tmp_path):
-    jobs = plan.units(plan.jobs(PLAIN.planned("smoke", ANNEALED)))[0]
+    jobs = list(STUDY.jobs(resolved(STUDY, "smoke", overrides(ANNEALED))))
     fit = fitted(jobs, tmp_path)
     fit.diverged[0] = 5
     after, columns = polished(jobs, fit, [0, 1])
     assert set(columns) == {1}
     assert torch.equal(after.weights[0], fit.weights[0])
-    constant = plan.units(plan.jobs(PLAIN.planned("smoke", [*ANNEALED, "arms=[standardized]"])))[0]
+    constant = list(STUDY.jobs(resolved(STUDY, "smoke", overrides([*ANNEALED, "arms=[standardized]"]))))
     assert polished(constant, fit, [0, 1]) == (fit, {})

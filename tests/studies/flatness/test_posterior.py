@@ -9,12 +9,13 @@ import torch
 import basinscope as bs
 from basinscope.errors import InputError
 from basinscope.measures.pointwise import pointwise
-from basinscope.studies.flatness import stacks
-from basinscope.studies.flatness.matrices import matrices
-from basinscope.studies.flatness.outputs import outputs
-from basinscope.studies.flatness.posterior import Chains, Posterior, _Moments
-from basinscope.studies.flatness.spectra import Basis, bases, regularized
 from basinscope.zoo.models import flatness_cnn, flatness_mlp
+from chance import assert_within
+from studies.flatness import stacks
+from studies.flatness.matrices import matrices
+from studies.flatness.outputs import outputs
+from studies.flatness.posterior import Chains, Posterior, _Moments
+from studies.flatness.spectra import Basis, bases, regularized
 
 
 def networks(kind, count=2, n=11, dtype=torch.float64):
@@ -72,7 +73,7 @@ def test_gamma_is_that_of_the_weight_decay_and_the_hold():
     assert many.gammas(10.0).tolist() == [6.0, 25.0]
 
 
-def test_ridge_regression_has_the_closed_form():
+def test_ridge_regression_has_the_closed_form(seed):
     """A Gaussian posterior: λ̂ = ½ Tr H (H + w)⁻¹, and the variances of the losses are known too."""
     generator = torch.Generator().manual_seed(0)
     n, d, decay, copies = 20, 3, 0.3, 40
@@ -88,7 +89,7 @@ def test_ridge_regression_has_the_closed_form():
     )
     many = Posterior(land, ridge.repeat(copies, 1), [[own]] * copies, [decay] * copies, 1e-9)
     nbeta = float(n)
-    chains = many.sample(nbeta, draws=200, warmup=60, leapfrogs=4, seeds=range(copies))
+    chains = many.sample(nbeta, draws=200, warmup=60, leapfrogs=4, seeds=range(seed, seed + copies))
     half = regularized(hessian, decay).soft_rank / 2
     for values, exact in (
         (nbeta * chains.excess.mean(1), half),
@@ -96,8 +97,8 @@ def test_ridge_regression_has_the_closed_form():
         (chains.functional_variance, _regression_variance(x, y, ridge, nbeta * (hessian + decay * torch.eye(d)))),
     ):
         error = values.std(ddof=1) / math.sqrt(copies)
-        assert abs(values.mean() - exact) < 4 * error + 0.01 * exact, (values.mean(), exact, error)
         assert error < 0.05 * exact
+        assert_within(values.mean(), exact, error, freedom=copies - 1, bias=0.01 * exact)
 
 
 def _regression_variance(x, y, mean, precision):
@@ -107,7 +108,7 @@ def _regression_variance(x, y, mean, precision):
     return float((residual.square() * spread + spread.square() / 2).sum())
 
 
-def test_a_basin_that_is_not_quadratic_is_integrated_right():
+def test_a_basin_that_is_not_quadratic_is_integrated_right(seed):
     """Logistic regression with two weights: the posterior mean of the excess loss by quadrature."""
     generator = torch.Generator().manual_seed(1)
     x = 2 * torch.randn(9, 1, generator=generator, dtype=torch.float64)
@@ -120,7 +121,7 @@ def test_a_basin_that_is_not_quadratic_is_integrated_right():
         torch.arange(2)[:, None], *(torch.eye(k, dtype=torch.float64) for k in (2, 1)), *[torch.ones(2, 1).double()] * 2
     )
     many = Posterior(land, point.T.repeat(copies, 1), [[own]] * copies, [decay] * copies, gamma)
-    chains = many.sample(nbeta, draws=300, warmup=60, leapfrogs=6, seeds=range(copies))
+    chains = many.sample(nbeta, draws=300, warmup=60, leapfrogs=6, seeds=range(seed, seed + copies))
     line = torch.linspace(-14, 14, 281, dtype=torch.float64)
     grid = torch.cartesian_prod(line, line)
     scores = (point.T + grid)[:, None, :] * x
@@ -132,7 +133,7 @@ def test_a_basin_that_is_not_quadratic_is_integrated_right():
     chance = (-nbeta * tilted - (nbeta * decay + gamma) / 2 * grid.square().sum(1)).softmax(0)
     values, wanted = chains.excess.mean(1), float((chance * excess).sum())
     error = values.std(ddof=1) / math.sqrt(copies)
-    assert abs(values.mean() - wanted) < 4 * error
+    assert_within(values.mean(), wanted, error, freedom=copies - 1)
     assert error < 0.1 * float((chance * (excess - wanted).square()).sum().sqrt())
 
 

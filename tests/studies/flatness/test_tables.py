@@ -4,11 +4,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from basinscope.studies.flatness.criterion import criterion_table
-from basinscope.studies.flatness.figures import draw
-from basinscope.studies.flatness.page import page
-from basinscope.studies.flatness.tables import MEASURES, PREDICTIONS, cell_table, joined, kendall_table
-from basinscope.studies.flatness.tables import tables as without_criterion
+from studies.flatness.criterion import criterion_table
+from studies.flatness.figures import draw
+from studies.flatness.page import page
+from studies.flatness.tables import MEASURES, PREDICTIONS, cell_table, joined, kendall_table
+from studies.flatness.tables import tables as without_criterion
 
 ORIGIN = {"device": {"cpu": 1}}
 
@@ -106,6 +106,7 @@ def test_predictions_are_compared_with_the_gap_itself():
     assert set(table.index) <= set(PREDICTIONS)
 
 
+@pytest.mark.slow
 def test_networks_that_diverged_or_have_no_gap_do_no_harm(tmp_path):
     table = made_up()
     grid = table["part"] == "grid"
@@ -125,6 +126,7 @@ def test_networks_that_diverged_or_have_no_gap_do_no_harm(tmp_path):
     assert "| rank_λ(F) | 0.84 |" in text
 
 
+@pytest.mark.slow
 def test_without_sampling_and_cross_validation_the_rest_is_there(tmp_path):
     table = made_up()
     table = table[table["part"] == "grid"].drop(

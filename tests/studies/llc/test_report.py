@@ -1,21 +1,19 @@
-"""From rows to tables, targets, figures and a page; and the whole way of a run on a machine without pydantic."""
+"""From rows to tables, targets, figures and a page; and the whole way of a run, cut off, carried away and restored."""
 
 import math
-import os
-import subprocess
-import sys
 
 import numpy as np
 import pandas as pd
 import pytest
 
+from basinscope.runs.driver import run
+from basinscope.runs.restoring import restore
 from basinscope.runs.results import Results
-from basinscope.runs.settings import resolved
+from basinscope.runs.settings import overrides, resolved
 from basinscope.runs.store import Store
-from basinscope.studies.llc.__main__ import PLAIN, main
-from basinscope.studies.llc.page import page
-from basinscope.studies.llc.study import STUDY
-from basinscope.studies.llc.tables import comparisons, decades, maps, tables, targets
+from studies.llc.page import page
+from studies.llc.study import STUDY
+from studies.llc.tables import comparisons, decades, maps, tables, targets
 
 TINY = [
     "decades=[2]", "networks=[1]", "minibatch_samples=200", "truth_budgets=[0.2]", "published_draws=[64]",
@@ -124,23 +122,10 @@ def test_networks_that_never_have_the_same_loss_are_not_compared():
 
 
 @pytest.mark.slow
-def test_all_parts_run_without_pydantic_and_become_tables_figures_and_a_page(tmp_path):
-    changes = [word for change in TINY for word in ("--set", change)]
-    blocked = "import sys; sys.modules['pydantic'] = None; from basinscope.studies.llc.__main__ import main; "
-    command = ["run", "--scale", "smoke", *changes, "--out", str(tmp_path / "out"), "--scratch", str(tmp_path / "s")]
-    told = subprocess.run(
-        [sys.executable, "-c", blocked + f"sys.exit(main({command!r}))"], capture_output=True, text=True,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-    )  # fmt: skip
-    assert told.returncode == 0, told.stderr
-    planned = PLAIN.planned("smoke", TINY)
-    jobs = list(PLAIN.plan.jobs(planned))
-    assert {file.stem for file in (tmp_path / "out").iterdir()} == {PLAIN.key(job) for job in jobs}
-
-    assert main(["adopt", str(tmp_path / "out"), "--store", str(tmp_path / "store")]) == 0
-    given = {name: list(value) if isinstance(value, tuple) else value for name, value in vars(planned).items()}
-    results = Results(STUDY, resolved(STUDY, "smoke", given), Store(tmp_path / "store"))
-    assert not results.missing
+def test_all_parts_run_and_become_tables_figures_and_a_page_and_are_restored_from_it(tmp_path):
+    settings = overrides(TINY)
+    assert run(STUDY, tmp_path / "store", settings=settings, progress=False).complete
+    results = Results(STUDY, resolved(STUDY, "smoke", settings), Store(tmp_path / "store"))
     written = {path.name for path in results.write(tmp_path / "report")}
     assert {"truth.png", "resolution.png", "atlas_small.png", "entropy.png", "beyond_training.png"} <= written
     assert {"truth_decades.csv", "atlas.csv", "entropy_tests.csv", "cost.csv"} <= written
@@ -149,20 +134,9 @@ def test_all_parts_run_without_pydantic_and_become_tables_figures_and_a_page(tmp
     assert "| target | wanted | found | met |" in written_page
     assert STUDY.findings(results)
 
-    restore = ["restore", str(tmp_path / "report"), "--scale", "smoke", *changes, "--out", str(tmp_path / "back")]
-    assert main(restore) == 0
-    assert main(["adopt", str(tmp_path / "back"), "--store", str(tmp_path / "again")]) == 0
-    restored = Results(STUDY, resolved(STUDY, "smoke", given), Store(tmp_path / "again"))
-    assert not restored.missing
+    assert restore(STUDY, tmp_path / "report", Store(tmp_path / "again")) == (len(results.jobs), len(results.jobs))
+    assert run(STUDY, tmp_path / "again", settings=settings, progress=False).fresh == 0
+    restored = Results(STUDY, resolved(STUDY, "smoke", settings), Store(tmp_path / "again"))
     restored.write(tmp_path / "same")
-    for name in {name for name in written if name.endswith((".csv", ".json", ".md"))} - {"table.csv"}:
-        assert (tmp_path / "same" / name).read_text() == (tmp_path / "report" / name).read_text()
-
-
-def test_only_reports_can_be_restored(tmp_path, capsys):
-    (tmp_path / "provenance.json").write_text("{}")
-    assert main(["restore", str(tmp_path), "--out", str(tmp_path / "out")]) == 2
-    assert "names no origins" in capsys.readouterr().err
-    (tmp_path / "provenance.json").write_text('{"origins": []}')
-    assert main(["restore", str(tmp_path), "--out", str(tmp_path / "out")]) == 2
-    assert "table.parquet is not there" in capsys.readouterr().err
+    for name in {name for name in written if name.endswith((".csv", ".json", ".md", ".parquet"))}:
+        assert (tmp_path / "same" / name).read_bytes() == (tmp_path / "report" / name).read_bytes()

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from basinscope.studies.ngd_vs_sgd.tables import at_equal_loss, claims, compared, corrected, sound, tables
+from studies.ngd_vs_sgd.tables import at_equal_loss, claims, compared, corrected, sound, tables
 
 
 def sizes(shift, seeds=6):
@@ -106,6 +106,7 @@ def test_branches_are_measured_from_the_end_of_their_trunk():
     rows = []
     for seed in range(3):
         case = {"part": "branches", "data": "digits", "lr": 0.1, "seed": seed, "outcome": "finished"}
+        case |= {"trunk_epochs": 1, "moment": "end"}
         rows.append({**case, "run": "trunk", "epoch": 1.0, "llc_paper": 5.0, "train_loss": 1.0})
         rows.append({**case, "run": "sgd@0.1", "epoch": 2.0, "llc_paper": 5.0 + 0.01 * seed, "train_loss": 0.9})
         rows.append({**case, "run": "online@0.1", "epoch": 2.0, "llc_paper": 8.0 + 0.01 * seed, "train_loss": 0.8})
@@ -114,3 +115,14 @@ def test_branches_are_measured_from_the_end_of_their_trunk():
     assert found.loc[("llc_paper", "sgd@0.1"), "rise"] == pytest.approx(0.01)
     assert found.loc[("llc_paper", "online@0.1"), "ahead"] == pytest.approx(3.0)
     assert claims(made)["holds"].tolist() == ["yes"]
+
+
+def test_the_papers_value_at_the_end_is_the_mean_of_the_last_two_epochs():
+    rows = []
+    for seed in range(3):
+        for optimizer, start in (("sgd", 4.0), ("online", 8.0)):
+            own = trajectory("sizes", optimizer, seed, train_loss=[2.0, 1.0, 0.5], llc_paper=[0, start, start + 2])
+            own[-1]["moment"] = "end"
+            rows += own
+    (row,) = tables(pd.DataFrame(rows))["sizes"].to_dict("records")
+    assert (row["sgd"], row["ngd"]) == (5.0, 9.0)

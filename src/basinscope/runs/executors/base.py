@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
+from collections import deque
 from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from ...errors import InputError
@@ -11,8 +13,6 @@ from ..store import Store
 from ..study import Study
 from ..units import Unit
 from ..work import Outcome
-
-DEATHS = 3  # times that a unit may take its worker down with it before it counts as failed
 
 
 @dataclass(frozen=True)
@@ -23,13 +23,28 @@ class Plan:
         study: the study.
         reference: how another process finds it; None when it cannot.
         store: where results go.
-        more: whether units that wait may still be started.
+        seconds_left: for which units may still be started.
+        expected: how many seconds a unit will take, by those that ended; 0 before any did.
     """
 
     study: Study
     reference: str | None
     store: Store
-    more: Callable[[], bool] = lambda: True
+    seconds_left: Callable[[], float] = lambda: math.inf
+    expected: Callable[[Unit], float] = lambda unit: 0.0
+
+    def more(self) -> bool:
+        """Whether units may still be started."""
+        return self.seconds_left() > 0
+
+    def next(self, waiting: deque[Unit]) -> Unit | None:
+        """Take the first unit that would end in time, or that stops in time by itself; None where there is none."""
+        left = self.seconds_left()
+        for place, unit in enumerate(waiting if left > 0 else ()):
+            if self.study.stops_in_time or self.expected(unit) <= left:
+                del waiting[place]
+                return replace(unit, seconds=left)
+        return None
 
     def shared(self) -> tuple[str, str]:
         """Reference and store for another process; InputError where it could not find them."""
@@ -57,14 +72,16 @@ class Executor(Protocol):
         ...
 
     def run(self, plan: Plan, units: Sequence[Unit]) -> Generator[list[Outcome]]:
-        """Run units while `plan.more()`; yields the outcomes of each. Closing the iterator stops everything."""
+        """Run units that end in time; yields the outcomes of each as they come. Closing the iterator stops everything.
+
+        A unit whose time ran out has no outcome for what is unfinished.
+        """
         ...
 
 
-def buried(plan: Plan, unit: Unit, reason: str) -> list[Outcome]:
-    """The outcomes of a unit that has killed its workers too often."""
-    error = f"its worker died {DEATHS} times: {reason}"
+def given_up(plan: Plan, unit: Unit, error: str, words: str = "") -> list[Outcome]:
+    """The outcomes of a unit that is not tried again: why, in a line, and the last words of its worker."""
     for key, config in zip(unit.keys, unit.configs, strict=True):
         if key in unit.wanted:
-            plan.store.fail(key, plan.study.name, config, error.split("\n")[0], error)
-    return [Outcome(key, None, error.split("\n")[0]) for key in unit.keys if key in unit.wanted]
+            plan.store.fail(key, plan.study.name, config, error, f"{error}\n{words}".strip())
+    return [Outcome(key, None, error) for key in unit.keys if key in unit.wanted]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Generator, Sequence
 
 from ..units import Unit
@@ -16,8 +17,7 @@ class Inline:
     workers = 1
 
     def run(self, plan: Plan, units: Sequence[Unit]) -> Generator[list[Outcome]]:
-        """Run units while `plan.more()`; yields the outcomes of each."""
-        for unit in units:
-            if not plan.more():
-                return
+        """Run units that end in time; yields the outcomes of each."""
+        waiting = deque(units)
+        while (unit := plan.next(waiting)) is not None:
             yield work(plan.study, unit, plan.store)

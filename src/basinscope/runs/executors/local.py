@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 import os
 import queue
-import signal
 import subprocess
 import sys
 import tempfile
 import threading
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Generator, Sequence
 from contextlib import suppress
 from typing import IO, Any
@@ -19,7 +18,8 @@ from ...checks import whole
 from ...errors import BasinscopeError
 from ..units import Unit
 from ..work import Outcome
-from .base import DEATHS, Plan, buried
+from .base import Plan, given_up
+from .deaths import Death, Deaths, death_of_process, memory_kills
 
 _WORDS = 2000  # characters of a dead worker's last words that are kept
 _POLL = 0.5
@@ -46,18 +46,18 @@ class Local:
         self.workers = cores() if workers is None else whole("workers", workers, least=1)
 
     def run(self, plan: Plan, units: Sequence[Unit]) -> Generator[list[Outcome]]:
-        """Run units while `plan.more()`; yields the outcomes of each. Closing the iterator stops the workers."""
+        """Run units that end in time; yields the outcomes of each. Closing the iterator stops the workers."""
         reference, url = plan.shared()
         waiting = deque(units)
-        deaths: Counter[str] = Counter()
+        deaths = Deaths()
         told: queue.SimpleQueue[tuple[_Worker, dict[str, Any] | None]] = queue.SimpleQueue()
         crew: set[_Worker] = set()
         try:
             while True:
-                while waiting and plan.more() and len(crew) < self.workers:
+                while len(crew) < self.workers and (unit := plan.next(waiting)) is not None:
                     worker = _Worker(reference, url, told)
                     crew.add(worker)
-                    worker.give(waiting.popleft())
+                    worker.give(unit)
                 if not any(worker.unit for worker in crew):
                     return
                 try:
@@ -67,20 +67,19 @@ class Local:
                 unit = worker.unit
                 if message is None:
                     crew.discard(worker)
-                    reason = worker.last_words()
+                    death = worker.death()
                     if unit is None:
                         continue
-                    deaths[unit.key] += 1
-                    if deaths[unit.key] < DEATHS:
-                        waiting.appendleft(unit)
-                    else:
-                        yield buried(plan, unit, reason)
+                    if error := deaths.verdict(unit.key, death):
+                        yield given_up(plan, unit, error, death.words)
+                    else:  # what was killed from outside waits for the others: whatever killed it may still be there
+                        (waiting.append if death.outside else waiting.appendleft)(unit)
                     continue
                 if "fatal" in message:
                     raise BasinscopeError(message["fatal"])
                 worker.unit = None
-                if waiting and plan.more():
-                    worker.give(waiting.popleft())
+                if (unit := plan.next(waiting)) is not None:
+                    worker.give(unit)
                 yield [Outcome.from_plain(each) for each in message["outcomes"]]
         finally:
             for worker in crew:
@@ -92,6 +91,7 @@ class _Worker:
 
     def __init__(self, reference: str, url: str, told: queue.SimpleQueue[Any]) -> None:
         self.unit: Unit | None = None
+        self._memory_kills = memory_kills()  # when it was handed its unit
         self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 — lives as long as the process
         environment = os.environ | dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
         self._process = subprocess.Popen(
@@ -116,20 +116,20 @@ class _Worker:
 
     def give(self, unit: Unit) -> None:
         self.unit = unit
+        self._memory_kills = memory_kills()
         assert self._process.stdin is not None
         with suppress(BrokenPipeError):  # dead: the listener tells
             self._process.stdin.write(json.dumps(unit.plain()).encode() + b"\n")
             self._process.stdin.flush()
 
-    def last_words(self) -> str:
+    def death(self) -> Death:
         """How the process ended, and the end of what it wrote to standard error."""
         code = self._process.wait()
-        ending = f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
         self._errors.seek(0, os.SEEK_END)
         self._errors.seek(max(0, self._errors.tell() - _WORDS))
         words = self._errors.read().decode(errors="replace").strip()
         self._close()
-        return f"{ending}\n{words}" if words else f"{ending} — out of memory, perhaps"
+        return death_of_process(code, memory_kills() != self._memory_kills, words)
 
     def stop(self) -> None:
         self._process.kill()  # what it has stored is safe, what it has not would be lost anyway

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Generator, Mapping, Sequence
 from functools import cache
 from typing import Any
@@ -15,7 +15,8 @@ from ..store import Store
 from ..study import Study
 from ..units import Unit
 from ..work import Outcome, work
-from .base import DEATHS, Plan, buried
+from .base import Plan, given_up
+from .deaths import Death, Deaths
 from .local import cores
 
 _AHEAD = 4  # units handed to Ray per worker: enough to keep all busy and to let a cluster see that it should grow
@@ -41,7 +42,7 @@ class Ray:
         self.workers = cores() if workers is None else whole("workers", workers, least=1)
 
     def run(self, plan: Plan, units: Sequence[Unit]) -> Generator[list[Outcome]]:
-        """Run units while `plan.more()`; yields the outcomes of each. Closing the iterator cancels the rest."""
+        """Run units that end in time; yields the outcomes of each. Closing the iterator cancels the rest."""
         reference, url = plan.shared()
         ray = _imported()
         own = not ray.is_initialized()
@@ -50,12 +51,11 @@ class Ray:
         folders = tuple(search_path())
         waiting = deque(units)
         flying: dict[Any, Unit] = {}
-        deaths: Counter[str] = Counter()
+        deaths = Deaths()
         try:
             task = self._task(ray, plan.study)
             while True:
-                while waiting and plan.more() and len(flying) < _AHEAD * self.workers:
-                    unit = waiting.popleft()
+                while len(flying) < _AHEAD * self.workers and (unit := plan.next(waiting)) is not None:
                     flying[task.remote(reference, folders, url, unit.plain())] = unit
                 if not flying:
                     return
@@ -65,11 +65,11 @@ class Ray:
                     try:
                         message = ray.get(handle)
                     except ray.exceptions.RayError as error:
-                        deaths[unit.key] += 1
-                        if deaths[unit.key] < DEATHS:
-                            waiting.appendleft(unit)
+                        death = death_on_ray(ray, error)
+                        if reason := deaths.verdict(unit.key, death):
+                            yield given_up(plan, unit, reason, death.words)
                         else:
-                            yield buried(plan, unit, str(error))
+                            (waiting.append if death.outside else waiting.appendleft)(unit)
                         continue
                     if "fatal" in message:
                         raise BasinscopeError(message["fatal"])
@@ -112,6 +112,13 @@ def remote(reference: str, folders: tuple[str, ...], url: str, told: Mapping[str
     except BasinscopeError as error:
         return {"fatal": str(error)}
     return {"outcomes": [outcome.plain() for outcome in outcomes]}
+
+
+def death_on_ray(ray: Any, error: Exception) -> Death:
+    """Ray says of a node that it was lost, and of a worker that it died, but not by which signal."""
+    kind = type(error).__name__
+    lost = (ray.exceptions.NodeDiedError, ray.exceptions.LocalRayletDiedError, ray.exceptions.ObjectLostError)
+    return Death(f"Ray reports {kind}", isinstance(error, lost), str(error))
 
 
 @cache

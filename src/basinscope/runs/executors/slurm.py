@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Generator, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +14,18 @@ from ..references import load_from, search_path
 from ..store import Damaged, Store, recorded_key
 from ..units import Unit
 from ..work import Outcome, work
-from .base import DEATHS, Plan, buried
+from .base import Plan, given_up
+from .deaths import KILLS, TRIES
+
+_FROM_OUTSIDE = {"BOOT_FAIL", "CANCELLED", "NODE_FAIL", "PREEMPTED"}  # states of tasks that failed by nothing of theirs
 
 
 class Slurm:
     """An array of Slurm tasks over a shared folder.
 
     Each task takes a share of the units and stores results as they come; the driver reads its progress off the store.
-    What a task that died or ran out of time left undone is submitted again, as long as each round gets further.
+    What a task that died or ran out of time left undone is submitted again, as long as each round gets further; rounds
+    that were lost with their nodes, cancelled or preempted hardly count.
 
     Args:
         workers: tasks in the array.
@@ -51,39 +56,49 @@ class Slurm:
         self._parameters = dict(parameters or {})
 
     def run(self, plan: Plan, units: Sequence[Unit]) -> Generator[list[Outcome]]:
-        """Run units while `plan.more()`; yields outcomes as they appear. Closing the iterator cancels the tasks."""
+        """Run units until the time is up; yields outcomes as they appear. Closing the iterator cancels the tasks."""
         reference, url = plan.shared()
         if plan.store.files.folder is None:
             raise InputError(f"Slurm needs a store in a folder that all nodes share, got {url!r}")
         executor = self._executor(plan, plan.store.files.folder / "slurm")
         folders = search_path()
         open_keys = {key for unit in units for key in unit.wanted}
-        idle = 0  # rounds without a single outcome
-        while open_keys and idle < DEATHS and plan.more():
-            left = [unit for unit in units if unit.wanted & open_keys]
+        idle, lost = 0, 0  # rounds in a row without an outcome: ended by themselves, and from outside
+        reason = ""
+        while open_keys and idle < TRIES and lost < KILLS and plan.more():
+            seconds = plan.seconds_left()
+            left = [replace(unit, seconds=seconds) for unit in units if unit.wanted & open_keys]
             shares = [share for number in range(self.workers) if (share := left[number :: self.workers])]
             given = [(reference, folders, url, [unit.plain() for unit in share]) for share in shares]
             tasks = executor.map_array(share_of_work, *zip(*given, strict=True))
-            idle += 1
+            stored = False
             try:
                 ended = False
                 while open_keys and not ended and plan.more():
                     ended = all(task.done() for task in tasks)  # before the look, which then misses nothing
                     for outcome in _appeared(plan.store, open_keys):
                         open_keys.discard(outcome.key)
-                        idle = 0
+                        stored = True
                         yield [outcome]
                     if not ended:
                         time.sleep(self._poll)
                 reason = next((_fatal(task) for task in tasks if task.done()), "")
+                outside = any(_lost(task) for task in tasks)
             finally:
                 for task in tasks:
                     if not task.done():
                         task.cancel()
+            if stored:
+                idle, lost = 0, 0
+            elif outside:
+                lost += 1
+            else:
+                idle += 1
         if plan.more():
+            line, _, words = f"{idle + lost} rounds of tasks in a row stored nothing: {reason}".partition("\n")
             for unit in units:
                 if unit.wanted & open_keys:
-                    yield buried(plan, unit, reason)
+                    yield given_up(plan, unit, line, words)
 
     def _executor(self, plan: Plan, folder: Path) -> Any:
         try:
@@ -123,6 +138,11 @@ def _appeared(store: Store, wanted: set[str]) -> Iterator[Outcome]:
             continue  # not all of it is visible yet
     for key in store.failed() & wanted:
         yield Outcome(key, None, store.failure(key)["error"])
+
+
+def _lost(task: Any) -> bool:
+    """Whether a task was ended by something that is no business of its own."""
+    return not task.paths.result_pickle.exists() and task.state.partition(" ")[0] in _FROM_OUTSIDE
 
 
 def _fatal(task: Any) -> str:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
 import torch
 from torch import Tensor, nn
 
+from ...errors import InputError
 from ...optim import OnlineNGD as Alone
 from ...optim.axes import Axes, AxisSettings, axes_of, rank_of_axis
 from ...optim.lowrank import LowRank
@@ -19,33 +21,44 @@ from .updates import Layout, Rows
 class OnlineNGD:
     """`basinscope.optim.OnlineNGD` for every member, with the member's own learning rate and weight decay.
 
-    Its state is a low-rank matrix per axis of each gradient tensor, so that members stack. Its eigenvalue problems
-    are solved by the processor, so that on a GPU no CUDA graph can hold a whole step.
+    α and ε are numbers, or tuples with one for each member. The state is a low-rank matrix per axis of each gradient
+    tensor, so that members stack. Its eigenvalue problems are solved by the processor, so that on a GPU no CUDA graph
+    can hold a whole step.
 
     Examples:
         >>> OnlineNGD(alpha=0.1).update_period
         4
     """
 
-    alpha: float = 0.1
-    epsilon: float = 1e-10
+    alpha: float | tuple[float, ...] = 0.1
+    epsilon: float | tuple[float, ...] = 1e-10
     eta: float | None = 0.9
     history: float = 2000.0
     delta: float = 5e-4
     rank: int | tuple[int, int] | None = None
     rescale: bool = True
+    single: bool = False
     update_period: int = 4
     momentum: float = 0.0
+    nesterov: bool = False
 
     def __post_init__(self) -> None:
-        Alone([nn.Parameter(torch.zeros(2, 2))], **asdict(self))  # its checks are ours
+        for alpha in set(_values(self.alpha)):
+            for epsilon in set(_values(self.epsilon)):  # the optimizer's checks are ours
+                Alone([nn.Parameter(torch.zeros(2, 2))], **{**asdict(self), "alpha": alpha, "epsilon": epsilon})
 
     @property
     def capturable(self) -> bool:
         return False
 
-    def start(self, points: Tensor, layout: Layout) -> dict[str, Tensor]:
+    def start(self, points: Tensor, layout: Layout, order: Sequence[int]) -> dict[str, Tensor]:
         slots = {"velocity": torch.zeros_like(points)} if self.momentum else {}
+        for name in ("alpha", "epsilon"):
+            values = _values(getattr(self, name))
+            if len(values) not in (1, len(order)):
+                raise InputError(f"{name} must be a number or one for each of {len(order)} members, got {len(values)}")
+            own = [values[m % len(values)] for m in order]
+            slots[name] = torch.tensor(own, dtype=torch.float64, device=points.device)
         for number, axis, size in axes_of(layout.shapes):
             rank = rank_of_axis(self.rank, axis, size)
             slots[f"basis.{number}.{axis}"] = points.new_zeros(len(points), rank, size)
@@ -69,11 +82,18 @@ class OnlineNGD:
                 (number, axis): LowRank(*(rows.slots[f"{part}.{number}.{axis}"] for part in LowRank._fields))
                 for number, axis, _ in axes_of(shapes)
             }
-            rows.cache["axes"] = Axes(states, leading=1)
-        settings = AxisSettings.of(vars(self))
+            own = {name: rows.slots[name] for name in ("alpha", "epsilon")}
+            rows.cache["axes"], rows.cache["settings"] = Axes(states, leading=1), AxisSettings.of({**vars(self), **own})
+        settings = rows.cache["settings"]
         found = rows.cache["axes"].directions(gradients, [settings] * len(shapes), [renewed] * len(shapes), first)
         move = torch.zeros_like(rows.gradient)
         move[:, rows.layout.places] = torch.cat([direction.flatten(1) for direction in found], dim=1)
         if self.momentum:
-            move = rows.slots["velocity"].mul_(self.momentum).add_(move)
+            velocity = rows.slots["velocity"].mul_(self.momentum).add_(move)
+            move = move.add_(velocity, alpha=self.momentum) if self.nesterov else velocity
         rows.points.addcmul_(move, rows.rate, value=-1)
+
+
+def _values(setting: float | tuple[float, ...]) -> tuple[float, ...]:
+    """A setting of all members as a tuple of one."""
+    return setting if isinstance(setting, tuple) else (setting,)

@@ -121,7 +121,7 @@ class Population:
         points[:, program.places] = weights[self._order]
         return State(
             points,
-            self._update.start(points, self._layout),
+            self._update.start(points, self._layout, self._order),
             torch.zeros((), dtype=torch.long, device=points.device),
             torch.full((count,), -1, device=points.device),
             torch.full((count,), torch.nan, dtype=points.dtype, device=points.device),

@@ -47,8 +47,8 @@ class Update(Protocol):
     def capturable(self) -> bool:
         """Whether a step never waits for the device, so that a CUDA graph can hold it."""
 
-    def start(self, points: Tensor, layout: Layout) -> dict[str, Tensor]:
-        """The state before the first step, each tensor with a leading axis of members."""
+    def start(self, points: Tensor, layout: Layout, order: Sequence[int]) -> dict[str, Tensor]:
+        """The state before the first step, each tensor with a leading axis; row r is member order[r]."""
 
     def factors(self, steps: Tensor, dtype: torch.dtype) -> tuple[Sequence[Any] | Tensor, ...]:
         """What depends on the number of the step alone, for each of `steps` (1, 2, …), float64."""
@@ -83,7 +83,7 @@ class Adam:
     def capturable(self) -> bool:
         return True
 
-    def start(self, points: Tensor, layout: Layout) -> dict[str, Tensor]:
+    def start(self, points: Tensor, layout: Layout, order: Sequence[int]) -> dict[str, Tensor]:
         return {"first": torch.zeros_like(points), "second": torch.zeros_like(points)}
 
     def factors(self, steps: Tensor, dtype: torch.dtype) -> tuple[Tensor, ...]:
@@ -133,7 +133,7 @@ class SGD:
     def capturable(self) -> bool:
         return True
 
-    def start(self, points: Tensor, layout: Layout) -> dict[str, Tensor]:
+    def start(self, points: Tensor, layout: Layout, order: Sequence[int]) -> dict[str, Tensor]:
         return {"velocity": torch.zeros_like(points)} if self.momentum else {}
 
     def factors(self, steps: Tensor, dtype: torch.dtype) -> tuple[Tensor, ...]:

@@ -6,6 +6,8 @@ from .feedforward import ffnn as ffnn
 from .flatness import flatness_big_mlp as flatness_big_mlp
 from .flatness import flatness_cnn as flatness_cnn
 from .flatness import flatness_mlp as flatness_mlp
+from .heads import head_pattern as head_pattern
+from .heads import split_heads as split_heads
 from .normalization import FrozenNorm as FrozenNorm
 from .normalization import calibrate as calibrate
 from .normalization import freeze_batch_norm as freeze_batch_norm
@@ -21,7 +23,9 @@ __all__ = [
     "flatness_cnn",
     "flatness_mlp",
     "freeze_batch_norm",
+    "head_pattern",
     "lenet5",
     "resnet",
+    "split_heads",
     "transformer",
 ]

@@ -1,0 +1,214 @@
+"""What was measured of one landscape, as typed values that go to JSON and come back without torch."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..errors import InputError
+from ..estimates import Check, Estimate, as_float, checks_from_dict, plain
+
+if TYPE_CHECKING:
+    from .spectrum import Spectrum
+
+_CHAINS = 12  # drawn one by one; their mean is over all
+_BLOCKS = 128
+_DENSITY = 160
+_DIGITS = 5
+_LONGEST = 64  # entries of a diagnostic that a page has room for
+
+
+@dataclass(frozen=True)
+class LandscapeFacts:
+    """What a landscape is: its network, data and loss, with digests of weights and samples.
+
+    Attributes:
+        network: class of the model.
+        parameters: number of free ones.
+        layers: name and shape of each.
+        samples: their number.
+        loss, loss_value: its name, and its mean at w*.
+        dtype, device: of the parameters.
+        weights_sha256, data_sha256: digests.
+    """
+
+    network: str
+    parameters: int
+    layers: Sequence[Any]
+    samples: int
+    loss: str
+    loss_value: float
+    dtype: str
+    device: str
+    weights_sha256: str
+    data_sha256: str
+
+    @classmethod
+    def from_dict(cls, told: Mapping[str, Any]) -> LandscapeFacts:
+        """The facts that a file holds."""
+        known = {each.name: told[each.name] for each in fields(cls)}
+        for name, kind in (("parameters", int), ("samples", int), ("weights_sha256", str), ("data_sha256", str)):
+            if not isinstance(known[name], kind) or isinstance(known[name], bool):
+                raise InputError(f"{name} must be of type {kind.__name__}, got {known[name]!r}")
+        return cls(**{**known, "loss_value": as_float(known["loss_value"])})
+
+
+@dataclass(frozen=True)
+class ChainTraces:
+    """The chains' excess loss nβ(L − L*) in few enough points to be drawn.
+
+    Attributes:
+        draws, burn_in: of each chain.
+        count: number of chains.
+        chains: some of them, in blocks.
+        mean: of all of them, in blocks.
+    """
+
+    draws: int
+    burn_in: int
+    count: int
+    chains: Sequence[Sequence[float]]
+    mean: Sequence[float]
+
+    @classmethod
+    def of(cls, llc: Estimate) -> ChainTraces | None:
+        """Those of an estimate; None where it kept none."""
+        seen = llc.diagnostics
+        if seen.get("trace") is None:
+            return None
+        rows = np.asarray(seen["trace"])
+        if not rows.size:
+            return None
+        stride = max(1, math.ceil(rows.shape[1] / _BLOCKS))
+        whole = rows.shape[1] // stride * stride
+        rows = rows[:, :whole].reshape(len(rows), -1, stride).mean(2)
+        return cls(
+            seen["draws"], seen["burn_in"], len(rows), [_rounded(row) for row in rows[:_CHAINS]], _rounded(rows.mean(0))
+        )
+
+    @classmethod
+    def from_dict(cls, told: Mapping[str, Any]) -> ChainTraces:
+        """The traces that a file holds."""
+        return cls(
+            int(told["draws"]), int(told["burn_in"]), int(told["count"]), [_floats(row) for row in told["chains"]],
+            _floats(told["mean"]),
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class SpectrumCurve:
+    """A spectrum in few enough points to be drawn.
+
+    Attributes:
+        matrix: whose.
+        largest, smallest: the outermost eigenvalues.
+        sizes, density, stderr: eigenvalues per e-fold of all others, at these sizes.
+        resolution: the size around zero below which sizes cannot be told apart.
+        checks: whether the outermost eigenvalues converged.
+    """
+
+    matrix: str
+    largest: Sequence[float]
+    smallest: Sequence[float]
+    sizes: Sequence[float]
+    density: Sequence[float]
+    stderr: Sequence[float]
+    resolution: float
+    checks: tuple[Check, ...] = ()
+
+    @classmethod
+    def of(cls, spectrum: Spectrum) -> SpectrumCurve:
+        """That of a spectrum."""
+        from .spectrum_figure import density
+
+        sizes, mean, stderr, resolution = density(spectrum, _DENSITY)
+        parts = (spectrum.largest, spectrum.smallest, sizes, mean, stderr)
+        largest, smallest, *bulk = (_rounded(part.tolist()) for part in parts)
+        return cls(spectrum.matrix, largest, smallest, bulk[0], bulk[1], bulk[2], resolution, spectrum.checks)
+
+    @classmethod
+    def from_dict(cls, told: Mapping[str, Any]) -> SpectrumCurve:
+        """The curve that a file holds."""
+        return cls(
+            str(told["matrix"]), _floats(told["largest"]), _floats(told["smallest"]), _floats(told["sizes"]),
+            _floats(told["density"]), _floats(told["stderr"]), as_float(told["resolution"]), checks_from_dict(told),
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """What was measured of one landscape.
+
+    Attributes:
+        subject: what was measured.
+        llc: the learning coefficient λ̂, from sampling.
+        quadratic: ½ soft rank at γ/(nβ), what λ̂ is on a quadratic basin.
+        curve: pairs of γ and ½ soft rank.
+        estimates: everything else by name.
+        trace: of the chains behind λ̂; None where none were kept.
+        spectrum: of the Hessian; None where it was left out or refused.
+        notes: choices made on the way, in words.
+        seconds: it took, by part.
+    """
+
+    subject: LandscapeFacts
+    llc: Estimate
+    quadratic: Estimate
+    curve: Sequence[tuple[float, float]]
+    estimates: Mapping[str, Estimate]
+    trace: ChainTraces | None = None
+    spectrum: SpectrumCurve | None = None
+    notes: Sequence[str] = ()
+    seconds: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def by_name(self) -> dict[str, Estimate]:
+        """All estimates, λ̂ and its quadratic part first."""
+        return {"llc": self.llc, "half_soft_rank": self.quadratic, **self.estimates}
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether sampling was stopped before its end."""
+        return bool(self.llc.diagnostics.get("interrupted"))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything as plain values, ready for JSON, but for diagnostics as long as the chains or the data."""
+        return {
+            "subject": plain(asdict(self.subject)),
+            "llc": self.llc.to_dict(_LONGEST),
+            "trace": None if self.trace is None else plain(asdict(self.trace)),
+            "quadratic": self.quadratic.to_dict(_LONGEST),
+            "curve": plain([_rounded(point) for point in self.curve]),
+            "estimates": {name: each.to_dict(_LONGEST) for name, each in self.estimates.items()},
+            "spectrum": None if self.spectrum is None else plain(asdict(self.spectrum)),
+            "notes": list(self.notes),
+            "seconds": {name: round(value, 3) for name, value in self.seconds.items()},
+        }
+
+    @classmethod
+    def from_dict(cls, told: Mapping[str, Any]) -> Measurement:
+        """The measurement that `to_dict` wrote, of this version or of an earlier one."""
+        return cls(
+            LandscapeFacts.from_dict(told["subject"]),
+            Estimate.from_dict(told["llc"]),
+            Estimate.from_dict(told["quadratic"]),
+            [(as_float(gamma), as_float(half)) for gamma, half in told["curve"]],
+            {str(name): Estimate.from_dict(each) for name, each in told["estimates"].items()},
+            None if told["trace"] is None else ChainTraces.from_dict(told["trace"]),
+            None if told["spectrum"] is None else SpectrumCurve.from_dict(told["spectrum"]),
+            [str(note) for note in told["notes"]],
+            {str(name): as_float(value) for name, value in told["seconds"].items()},
+        )
+
+
+def _floats(values: Any) -> list[float]:
+    return [as_float(value) for value in values]
+
+
+def _rounded(values: Any) -> list[float]:
+    """In the digits that a figure shows: files stay small."""
+    return [float(f"{value:.{_DIGITS}g}") for value in values]

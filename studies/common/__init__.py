@@ -1,0 +1,1 @@
+"""What several studies share: models of known truth, measurements, statistics, empty figures, files and sentences."""

@@ -1,0 +1,63 @@
+"""How several studies measure: where, plain SGLD of many networks at once, and estimates as columns of a table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+
+from basinscope.estimates import Estimate
+from basinscope.landscape import Landscape
+from basinscope.sampling import plain
+from basinscope.sampling.calibration import Resolution
+from basinscope.sampling.diagnostics import Summary, summarize
+from basinscope.sampling.stacked import StackedLosses
+
+
+def device() -> torch.device:
+    """The GPU where there is one."""
+    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+def sgld_excess(
+    lands: Sequence[Landscape],
+    at: Resolution,
+    *,
+    step_size: float,
+    chains: int,
+    draws: int,
+    batch_size: int,
+    seed: int,
+) -> list[tuple[float, Summary | None]]:
+    """L_n(w*) of several networks, and the mean excess loss that SGLD finds around each; None where it diverged.
+
+    All run at once, `chains` of them from each w*, and all draws count, as papers have it.
+    """
+    losses = StackedLosses(lands, chains)
+    run = plain.sample(
+        "sgld", losses, at, step_size=step_size, chains=chains * len(lands), draws=draws,
+        batch_size=min(batch_size, lands[0].n), burn_in=0.0, seed=seed, report=lambda fraction, text: None,
+    )  # fmt: skip
+    found: list[tuple[float, Summary | None]] = []
+    for number, base in enumerate(losses.base.double().mean(1).tolist()):
+        rows = slice(chains * number, chains * (number + 1))
+        values, squares = (run.trace.values(name)[rows] for name in ("excess", "excess_squared"))
+        found.append((base, summarize(values, squares, run.trace.width) if run.alive[rows].all() else None))
+    return found
+
+
+def columns(found: Mapping[str, Estimate | float]) -> dict[str, Any]:
+    """Measurements as columns of a row: a value, and for estimates a standard error and a verdict.
+
+    Examples:
+        >>> columns({"llc": Estimate("llc", 2.0, 0.1), "loss": 0.5})
+        {'llc': 2.0, 'llc_stderr': 0.1, 'llc_verdict': 'ok', 'loss': 0.5}
+    """
+    row: dict[str, Any] = {}
+    for name, value in found.items():
+        if isinstance(value, Estimate):
+            row |= {name: value.value, f"{name}_stderr": value.stderr, f"{name}_verdict": value.verdict}
+        else:
+            row[name] = value
+    return row

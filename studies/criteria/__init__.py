@@ -1,0 +1,1 @@
+"""Criteria and their asymptotic laws: what theory predicts beside what is found."""

@@ -1,0 +1,1 @@
+"""n times the generalization error beside λ, and its anti-correlation with leave-one-out."""

@@ -1,0 +1,1 @@
+"""λ̂ as the slope of the loss in temperature, beside exact values."""

@@ -1,0 +1,1 @@
+"""Learning coefficients from how volumes shrink, beside exact ones; and NUTS and the engine beside exact moments."""

@@ -1,0 +1,92 @@
+"""What is in `results/` comes from what is stored there: tables are made again to the same bytes, addresses stay."""
+
+import json
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from basinscope.runs.identity import checksum
+from basinscope.runs.records import record
+from basinscope.runs.references import load
+from basinscope.runs.restoring import restore
+from basinscope.runs.results import Results
+from basinscope.runs.store import Store
+from basinscope.runs.units import planned
+from basinscope.studies import studies_in
+
+ROOT = Path(__file__).parents[2]
+REPORTS = sorted(path.parent for path in (ROOT / "results").rglob("provenance.json"))
+NAMES = {str(folder.relative_to(ROOT / "results")): folder for folder in REPORTS}
+TABLES = {name: folder for name, folder in NAMES.items() if (folder / "table.parquet").is_file()}
+LAST_BITS = ["learning-curves/summary.csv"]  # of correlations, which depend on the processor
+
+# A digest of the addresses of all results, in the order of the table. They change with a study's name, version,
+# settings or jobs, and results that are stored are then found no more.
+ADDRESSES = {
+    "learning-curves": "370ffd25d8e8",
+    "llc": "268c4a7edd75",
+    "llc/smoke": "0ba767e17b91",
+    "temperature-regression": "0bbf80de04b7",
+    "wbic-selection": "4148d4a64d73",
+}
+
+
+class Stored:
+    """The results of a report, as far as the study's own report wants them."""
+
+    def __init__(self, folder):
+        told = json.loads((folder / "provenance.json").read_text())
+        self.study = load(studies_in(ROOT / "studies")[told["study"]].reference)
+        if told["version"] != self.study.version:
+            pytest.skip(f"results of version {told['version']}; the study is at version {self.study.version}")
+        self.settings = record(self.study.Settings, told["settings"], str(folder), "setting")
+        self.origin = {name: value for name, value in told.items() if name != "origins"}
+        self.keys = [key for origin in told.get("origins", []) for key in origin["jobs"]]
+        self.folder = folder
+
+    @property
+    def table(self):
+        return pd.read_parquet(self.folder / "table.parquet")
+
+    def provenance(self):
+        return self.origin
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_results_keep_their_addresses(name):
+    stored = Stored(NAMES[name])
+    keys = [plan.key for plan in planned(stored.study, stored.settings)]
+    assert stored.settings.config() == stored.origin["settings"]
+    assert len(keys) == stored.origin["jobs"]
+    assert set(stored.keys) <= set(keys)
+    assert checksum("".join(keys).encode())[:12] == ADDRESSES[name]
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_tables_and_pages_are_made_again_to_the_same_bytes(name, tmp_path, monkeypatch):
+    stored = Stored(TABLES[name])
+    module = type(stored.study).__module__
+    if module.partition(".")[2].partition(".")[0] in ("llc", "ngd_vs_sgd"):
+        monkeypatch.setattr(f"{module}.draw", lambda *given: [])  # figures are not compared
+    written = stored.study.report(stored, tmp_path)
+    compared = [path for path in written if path.suffix != ".png"]
+    assert compared
+    for path in compared:
+        there = stored.folder / path.name
+        if f"{name}/{path.name}" in LAST_BITS:
+            pd.testing.assert_frame_equal(pd.read_csv(path), pd.read_csv(there), rtol=1e-12)
+        else:
+            assert checksum(path.read_bytes()) == checksum(there.read_bytes()), path.name
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_stored_results_come_back_out_of_their_report(name, tmp_path):
+    stored = Stored(TABLES[name])
+    if not stored.keys:
+        pytest.skip("a report of before restoring, which does not say where each result comes from")
+    count = stored.origin["results"]
+    assert restore(stored.study, stored.folder, Store(tmp_path)) == (count, stored.origin["jobs"])
+    results = Results(stored.study, stored.settings, Store(tmp_path))
+    assert results.provenance() == stored.origin
+    pd.testing.assert_frame_equal(results.table, stored.table)
