@@ -33,6 +33,7 @@ def of_llc() -> Iterator[Any]:
         *llc_checks(nan, nan, {**seen, "sampler": "minibatch"}),
         *llc_checks(nan, nan, {**seen, "sampler": "sgld"}),
         *llc_checks(-1.0, 1.0, {**seen, "virial": 3.0})[:1],
+        *llc_checks(0.0, 0.0, {**seen, "virial": 3.0})[:1],
         *llc_checks(1.0, 0.2, {**seen, "virial": 3.0})[1:],
         *llc_checks(1.0, 0.2, {**seen, "virial": 0.1, "sampler": "minibatch"}),
         *llc_checks(1.0, 0.2, {**seen, "sampler": "sgld"}),

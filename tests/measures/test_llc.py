@@ -218,7 +218,9 @@ def test_nothing_to_measure(seed):
     land = bs.Landscape(nn.Linear(3, 1), "cross_entropy", (torch.randn(20, 3), torch.zeros(20, dtype=torch.long)))
     found = bs.llc(land, seed=seed, draws=16, chains=2, **(CHEAP | {"budget": 0.5}))
     assert found.value == 0
-    assert found.verdict != "ok"
+    assert found.verdict == "doubtful"
+    (warning,) = found.warnings
+    assert warning.startswith("constant: the loss is the same wherever the chains went")
 
 
 # ---------------------------------------------------------------------- plain kernels
@@ -340,6 +342,38 @@ def test_settings_that_would_change_nothing_are_refused(settings):
     *_, unused = settings
     with pytest.raises(bs.InputError, match=f"{unused}={settings[unused]} has no meaning for sampler"):
         bs.llc(quadratic([1.0, 0.5]), gamma=5.0, **CHEAP, **settings)
+
+
+class Root(nn.Module):
+    """√(w²) x, whose slope at w = 0 does not exist."""
+
+    def __init__(self):
+        super().__init__()
+        self.scale = nn.Parameter(torch.zeros(1))
+        self.shift = nn.Parameter(torch.zeros(1))
+
+    def forward(self, x):
+        return self.scale.square().sqrt() * x + self.shift
+
+
+@pytest.mark.parametrize("settings", [{}, {"sampler": "minibatch"}, {"sampler": "sgld", "step_size": 1e-3}])
+def test_a_gradient_that_does_not_exist_names_its_parameter(settings):
+    land = bs.Landscape(Root(), "mse", (torch.ones(20, 1), torch.ones(20, 1)))
+    with pytest.raises(bs.InputError, match="with respect to scale is not finite at w"):
+        bs.llc(land, **CHEAP, **settings)
+
+
+@pytest.mark.parametrize("chains", [2, 4, 7])
+def test_chains_that_three_step_sizes_cannot_share_are_refused(chains):
+    with pytest.raises(bs.InputError, match=f"multiple of 3 from 6 on, got {chains}"):
+        bs.llc(quadratic([1.0, 0.5]), gamma=5.0, sampler="minibatch", chains=chains, **CHEAP)
+
+
+def test_all_chains_are_counted(seed):
+    options = CHEAP | {"budget": 0.1, "rtol": 0.2}
+    land = quadratic([1.0, 0.5], n=400, noise=1.0)
+    found = bs.llc(land, gamma=5.0, sampler="minibatch", chains=9, batch_size=32, seed=seed, **options).diagnostics
+    assert (found["chains"], found["started"]) == (9, 9)
 
 
 def test_settings_are_followed():

@@ -96,7 +96,7 @@ def _diagnostics(measured: Sampler, outcome: Outcome) -> dict[str, Any]:
         "dimension": land.dimension,
         "loss": float(measured.losses.base.mean()),
         "sampler": outcome.sampler,
-        "chains": int(run.alive.sum()),
+        "chains": len(run.alive) - outcome.diverged,
         "started": len(run.alive),
         "diverged": outcome.diverged,
         "draws": run.trace.draws,

@@ -38,10 +38,7 @@ def llc_checks(value: float, stderr: float, diagnostics: Mapping[str, Any]) -> t
 
 
 def _checks(value: float, stderr: float, seen: Mapping[str, Any]) -> Iterator[Check]:
-    yield Check(
-        "λ̂", f"{value:.4g}", "positive", value > 0, "train longer, or raise gamma", "failure",
-        f"not at a minimum: λ̂ = {value:.3g} is not positive, so chains found lower loss than w* has",
-    )  # fmt: skip
+    yield _sign(value)
     yield check_survival(seen["diverged"], seen["started"], "use a smaller step_size")
     yield check_completion(seen["interrupted"], "the standard error target was met")
     scale = abs(value)
@@ -65,6 +62,19 @@ def _checks(value: float, stderr: float, seen: Mapping[str, Any]) -> Iterator[Ch
     yield _step_bias(seen["sampler"], seen.get("slope"))
     if value > 0 and seen.get("gamma_slope") is not None and seen.get("largest_eigenvalue") is not None:
         yield _localiser(seen, value)
+
+
+def _sign(value: float) -> Check:
+    """λ̂ is positive where w* is lower than its neighbourhood, and 0 where the loss does not depend on the weights."""
+    if value == 0:
+        return Check(
+            "λ̂", "0", "positive", False, "check the loss and the data",
+            reason="constant: the loss is the same wherever the chains went, so that no direction counts",
+        )  # fmt: skip
+    return Check(
+        "λ̂", f"{value:.4g}", "positive", value > 0, "train longer, or raise gamma", "failure",
+        f"not at a minimum: λ̂ = {value:.3g} is not positive, so chains found lower loss than w* has",
+    )  # fmt: skip
 
 
 def _lost(sampler: str | None, diverged: int, started: int) -> Check:

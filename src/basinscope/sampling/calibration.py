@@ -15,6 +15,7 @@ from ..curvature.conjugate import inverse_form
 from ..curvature.eigen import top_eigenpairs
 from ..curvature.operators import CurvatureOperator, Operator, hessian
 from ..curvature.tiles import MOST_PROBES
+from ..errors import InputError
 from ..landscape import Landscape, watanabe_nbeta
 from .chains import ChainLosses
 from .cost import Cost
@@ -151,6 +152,19 @@ def affordable_products(land: Landscape, points: int, price: Cost, budget: float
     return min(held, _PRODUCTS, max(_FEW_PRODUCTS, paid))
 
 
+def gradient_at(losses: ChainLosses) -> Tensor:
+    """∇L_n(w*), (d,); refused where it is not finite, for no chain could leave w* by it."""
+    gradient = losses.gradient(torch.zeros_like(losses.origin)[None])[0]
+    if bool(torch.isfinite(gradient).all()):
+        return gradient
+    pieces = losses.land.unflatten(gradient).items()
+    names = [name for name, piece in pieces if not bool(torch.isfinite(piece).all())]
+    raise InputError(
+        f"the gradient of the loss with respect to {', '.join(names)} is not finite at w*, as that of a square root "
+        f"or a norm is at zero — add a small number under the root, or restrict the landscape to other parameters"
+    )
+
+
 def geometry(
     land: Landscape, losses: ChainLosses, displacements: Tensor, seed: int = 0, products: int = _PRODUCTS
 ) -> Geometry:
@@ -159,7 +173,7 @@ def geometry(
     At w* alone (P = 1, δ = 0) this is the local Hessian. Averaged over where chains have been, it also knows the
     directions that are flat at w* and stiff elsewhere, which is what limits a sampler's step on a curved valley.
     """
-    gradient = losses.gradient(torch.zeros_like(displacements[:1]))[0]
+    gradient = gradient_at(losses)
     dense = land.dimension <= _DENSE
     probes = MOST_PROBES if dense else 1
     views = _views(land, losses.origin + displacements)

@@ -15,7 +15,7 @@ from ..errors import InputError
 from ..landscape import Landscape
 from ..progress import Report
 from . import adjusted, plain, unadjusted
-from .calibration import Geometry, Resolution, affordable_products, geometry
+from .calibration import Geometry, Resolution, affordable_products, geometry, gradient_at
 from .chains import ChainLosses
 from .cost import Cost, cost
 from .diagnostics import Summary
@@ -31,6 +31,7 @@ _POINTS = 6  # chain positions over which curvature is averaged
 _PILOT = 24  # transitions of the run that finds them
 _RELAXATIONS = 8  # first round of minibatch chains in units of 1/(εa) of the slowest mode
 _BATCH = 512  # samples of a batch to begin with
+_GROUPS = len(unadjusted.FRACTIONS)
 _FEWEST = 512  # minibatch steps whatever they cost
 LOST = Mean(math.nan, math.inf)  # of fewer than two living chains
 
@@ -223,10 +224,12 @@ class Sampler:
     def _unadjusted(self, at: Resolution, report: Report, start: Outcome | None) -> Outcome:
         settings = self.settings
         batch = min(settings.batch_size or _BATCH, self.land.n)
-        groups = len(unadjusted.FRACTIONS)
-        per_group = math.ceil((settings.chains or self._cost.affordable_chains(batch, 12, 24)) / groups)
-        chains = groups * max(2, per_group)
-
+        chains = settings.chains or self._cost.affordable_chains(batch, 12, 24) // _GROUPS * _GROUPS
+        if chains % _GROUPS or chains < 2 * _GROUPS:
+            raise InputError(
+                f"chains on minibatches run at {_GROUPS} step sizes, at least two of them at each: chains must be a "
+                f"multiple of {_GROUPS} from {2 * _GROUPS} on, got {chains}"
+            )
         least = self._cost.of(batch, chains)
         budget = max(_FEWEST * least, settings.budget)
         if start is None:
@@ -262,6 +265,7 @@ class Sampler:
     def _plain(self, sampler: str, at: Resolution, report: Report) -> Outcome:
         settings = self.settings
         batch = min(settings.batch_size or _BATCH, self.land.n)
+        gradient_at(self.losses)
         run = plain.sample(
             sampler,
             self.losses,
