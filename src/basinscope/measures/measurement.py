@@ -204,8 +204,7 @@ def _quadratic(
 ) -> tuple[Estimate, list[tuple[float, float]]]:
     """½ soft rank at the measured γ, and over a range of γ."""
     nbeta, gamma = diagnostics["nbeta"], diagnostics["gamma"]
-    sampled = [point[0] for point in diagnostics.get("gamma_curve", [])]
-    gammas = sorted({gamma, *sampled, *map(float, gamma * np.geomspace(1 / _SPREAD, _SPREAD, _CURVE))})
+    gammas = sorted({gamma, *map(float, gamma * np.geomspace(1 / _SPREAD, _SPREAD, _CURVE))})
     place = gammas.index(gamma)
     reasons = []
     for matrix in ("hessian", "fisher"):

@@ -15,6 +15,7 @@ from .words import number, with_error
 
 STYLES = ("s1", "s2", "s3", "s4", "s5", "s6")
 NAN = math.nan
+TANGENT = 3.0  # times more and less than γ to which the slope of λ̂ is drawn
 
 
 def real(value: Any) -> float:
@@ -93,31 +94,27 @@ def chains(trace: ChainTraces, llc: Estimate) -> Markup:
 
 
 def resolutions(measured: Measurement) -> Markup | None:
-    """λ̂ where it was sampled over ½ soft rank, as functions of γ."""
-    curve, diagnostics = list(measured.curve), measured.llc.diagnostics
-    points = [[real(entry) for entry in point] for point in diagnostics.get("gamma_curve") or []]
-    gammas = [gamma for gamma, _ in curve] + [point[0] for point in points]
+    """λ̂ where it was sampled with its slope in γ, over ½ soft rank, as functions of γ."""
+    llc, curve = measured.llc, list(measured.curve)
+    gamma, slope = (real(llc.diagnostics.get(name)) for name in ("gamma", "gamma_slope"))
+    tangent = [(gamma * times, llc.value + slope * math.log(times)) for times in (1 / TANGENT, TANGENT)]
+    tangent = [point for point in tangent if all(map(math.isfinite, point))]
+    gammas = [place for place, _ in curve + tangent]
     if len(gammas) < 2:
         return None
-    heights = [half for _, half in curve] + [point[1] + 1.645 * point[2] for point in points]
+    low, high = llc.interval(0.9)
+    heights = [height for _, height in curve + tangent] + [high]
     top = max((height for height in heights if math.isfinite(height)), default=1.0)
     chart = Chart(
         "λ̂ from sampling and half the soft rank, over the localisation γ",
         Scale(min(gammas), max(gammas), "log"), Scale(0.0, 1.1 * max(top, 1e-9)), "localisation γ",
         "effective dimension / 2",
     )  # fmt: skip
-    here = diagnostics.get("gamma")
-    if here:
-        chart.mark(here, f"γ = {number(here, 3)}")
+    chart.mark(gamma, f"γ = {number(gamma, 3)}")
     chart.line(curve, "½ soft rank: what curvature alone gives", "s3")
-    chart.points(
-        [
-            (g, v, v - 1.645 * e, v + 1.645 * e, f"γ = {number(g)}: λ̂ = {with_error(v, e)}")
-            for g, v, e in points
-        ],
-        "λ̂ by sampling, 90 % intervals",
-        "s1",
-    )  # fmt: skip
+    chart.line(tangent, "slope ∂λ̂/∂log γ by sampling", "s1")
+    text = f"γ = {number(gamma)}: λ̂ = {with_error(llc.value, llc.stderr)}"
+    chart.points([(gamma, llc.value, low, high, text)], "λ̂ by sampling, 90 % interval", "s1")
     return chart.svg()
 
 
