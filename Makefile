@@ -130,7 +130,8 @@ study-llc: $(STUDIES)
 	$(ONE_THREAD) $(BIN)/basinscope study report llc --scale smoke --out results/llc/smoke
 
 study-criteria: $(STUDIES)
-	$(ONE_THREAD) $(BIN)/python -m studies.criteria $(ARGS)
+	$(ONE_THREAD) $(BIN)/basinscope study run criteria --scale paper $(ARGS)
+	$(ONE_THREAD) $(BIN)/basinscope study report criteria --scale paper
 
 clean:
 	rm -rf .venv build dist site .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache

@@ -98,7 +98,7 @@ def calibrated_memory(millions: float) -> dict[str, Any]:
     torch.cuda.empty_cache()
     torch.cuda.reset_peak_memory_stats()
     began = time.perf_counter()
-    estimate = bs.llc(land, sampler="minibatch", chains=4, batch_size=128, budget=10.0, progress=False)
+    estimate = bs.llc(land, sampler="minibatch", chains=6, batch_size=128, budget=10.0, progress=False)
     return {
         "parameters": land.dimension, "chains": 4, "batch": 128, "seconds": time.perf_counter() - began,
         "gigabytes": torch.cuda.max_memory_allocated() / 1e9, "verdict": estimate.verdict,

@@ -11,7 +11,6 @@ linear networks whose λ is known. Everything runs on one thread. Exits with sta
 from __future__ import annotations
 
 import argparse
-import os
 import platform
 import sys
 import tempfile
@@ -27,6 +26,7 @@ from speed.report import goals, markdown, write_csv
 from truth.references import ReferenceBook
 
 import basinscope as bs
+from basinscope.files import write_whole
 
 RESULTS = Path(__file__).parent / "results"
 
@@ -53,10 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     text = markdown(timings, scores, provenance(options))
     console.print(Markdown(text))
     if options.out is not None:
-        options.out.parent.mkdir(parents=True, exist_ok=True)
-        part = options.out.with_suffix(".part")
-        part.write_text(text)
-        os.replace(part, options.out)
+        write_whole(options.out, text.encode())
         for kind, rows in (("timing", timings), ("accuracy", scores)):
             if rows:
                 write_csv(options.out.with_name(f"{options.out.stem}_{kind}.csv"), rows)

@@ -25,15 +25,18 @@ def of_llc() -> Iterator[Any]:
     seen = {
         "started": 8, "diverged": 1, "interrupted": True, "sampler": "hmc", "acceptance": 0.0, "rhat": 9.0,
         "drift": 9.0, "virial_stderr": 0.1, "slope": 1.0, "nbeta": 1.0, "gamma": 9.0, "largest_eigenvalue": 1.0,
-        "gradient_term": 9.0, "gamma_curve": [(3.0, 9.0, 0.1), (9.0, 1.0, 0.1), (27.0, 0.3, 0.1)],
+        "gradient_term": 9.0, "smallest_eigenvalue": -99.0,
+        "gamma_slope": -1.0, "rtol": 0.02,
     }  # fmt: skip
     nan = float("nan")
     shown = [
         *llc_checks(nan, nan, {**seen, "sampler": "minibatch"}),
         *llc_checks(nan, nan, {**seen, "sampler": "sgld"}),
         *llc_checks(-1.0, 1.0, {**seen, "virial": 3.0})[:1],
+        *llc_checks(0.0, 0.0, {**seen, "virial": 3.0})[:1],
         *llc_checks(1.0, 0.2, {**seen, "virial": 3.0})[1:],
-        *llc_checks(1.0, 0.2, {**seen, "virial": 0.1}),
+        *llc_checks(1.0, 0.2, {**seen, "virial": 0.1, "sampler": "minibatch"}),
+        *llc_checks(1.0, 0.2, {**seen, "sampler": "sgld"}),
     ]
     names = [check.name for check in shown]
     yield from sorted(shown, key=lambda check: names.index(check.name))  # those of one name side by side
@@ -47,6 +50,7 @@ def of_others() -> Iterator[tuple[str, Any]]:
     from basinscope.curvature.sandwich import Mean
     from basinscope.estimates import Estimate
     from basinscope.measures import (
+        checks,
         evidence,
         free_energy,
         gap,
@@ -56,7 +60,6 @@ def of_others() -> Iterator[tuple[str, Any]]:
         symmetries,
         temperature,
         trace,
-        verdicts,
         volume,
         waic,
     )
@@ -65,7 +68,7 @@ def of_others() -> Iterator[tuple[str, Any]]:
 
     draws = "waic, loo, fluctuation"
     outcome: Any = SimpleNamespace(slope=1.0, interrupted=True)
-    for check in (*evidence.checks_of(outcome, np.array([False, True]), 9.0), verdicts.monte_carlo(1.0, 1.0)):
+    for check in (*evidence.checks_of(outcome, np.array([False, True]), 9.0), checks.check_draws(1.0, 1.0)):
         yield draws, check
     yield "waic", waic.check_variances(np.array([9.0]))
     yield "loo", loo.check_weights(np.array([9.0, 0.0]), psis.MAX_SHAPE)

@@ -45,13 +45,13 @@ def test_to_dict_is_plain():
         },
         bounds=(1.0, 2.0),
     )
-    found = json.loads(json.dumps(estimate.to_dict()))
-    assert found["name"] == "llc"
-    assert (found["value"], found["stderr"], found["verdict"]) == (1.5, 0.1, "doubtful")
-    assert found["warnings"] == ["because"]
-    assert found["bounds"] == [1.0, 2.0]
-    assert found["interval90"] == pytest.approx([1.5 - 0.1644854, 1.5 + 0.1644854])
-    assert found["diagnostics"] == {
+    stored = json.loads(json.dumps(estimate.to_dict()))
+    assert stored["name"] == "llc"
+    assert (stored["value"], stored["stderr"], stored["verdict"]) == (1.5, 0.1, "doubtful")
+    assert stored["warnings"] == ["because"]
+    assert stored["bounds"] == [1.0, 2.0]
+    assert stored["interval90"] == pytest.approx([1.5 - 0.1644854, 1.5 + 0.1644854])
+    assert stored["diagnostics"] == {
         "array": [0.0, 1.0, 2.0],
         "scalar": 0.5,
         "flag": True,

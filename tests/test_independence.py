@@ -225,9 +225,9 @@ def convolutional(norm):
 
 
 def tokens():
-    found = torch.randint(1, 11, (60, 7), generator=torch.Generator().manual_seed(0))
-    found[::3, 5:] = 0
-    return found, torch.where(found == 0, -100, found)
+    tokens = torch.randint(1, 11, (60, 7), generator=torch.Generator().manual_seed(0))
+    tokens[::3, 5:] = 0
+    return tokens, torch.where(tokens == 0, -100, tokens)
 
 
 def fitted(scale):

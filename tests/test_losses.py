@@ -15,8 +15,8 @@ def values(name, output, target, sigma=None):
 
 def test_cross_entropy_by_hand():
     # softmax of (0, log 3) is (1/4, 3/4).
-    found = values("cross_entropy", [[0.0, math.log(3)], [0.0, math.log(3)], [5.0, 5.0]], [0, 1, 1])
-    assert found == pytest.approx([math.log(4), math.log(4 / 3), math.log(2)], rel=1e-12)
+    losses = values("cross_entropy", [[0.0, math.log(3)], [0.0, math.log(3)], [5.0, 5.0]], [0, 1, 1])
+    assert losses == pytest.approx([math.log(4), math.log(4 / 3), math.log(2)], rel=1e-12)
 
 
 def test_bernoulli_by_hand():
@@ -36,8 +36,8 @@ def test_mse_is_half_the_squared_distance():
 def test_gaussian_is_the_negative_log_density(sigma):
     output, target = torch.randn(4, 3, dtype=f64), torch.randn(4, 3, dtype=f64)
     density = torch.distributions.Normal(output, 1.0 if sigma is None else sigma)
-    found = named_loss("gaussian", sigma).per_sample(output, target)
-    assert found.tolist() == pytest.approx((-density.log_prob(target).sum(1)).tolist())
+    losses = named_loss("gaussian", sigma).per_sample(output, target)
+    assert losses.tolist() == pytest.approx((-density.log_prob(target).sum(1)).tolist())
 
 
 def test_gaussian_and_mse_differ_by_a_constant():
@@ -70,8 +70,8 @@ def test_ignored_positions_cost_nothing():
     scores, target = torch.randn(2, 3, 5, dtype=f64), torch.tensor([[1, -100, 4], [-100, -100, -100]])
     log_p = scores.log_softmax(2)
     by_hand = -float(log_p[0, 0, 1] + log_p[0, 2, 4])
-    found = named_loss("cross_entropy", None).per_sample(scores, target)
-    assert found.tolist() == pytest.approx([by_hand, 0.0])
+    losses = named_loss("cross_entropy", None).per_sample(scores, target)
+    assert losses.tolist() == pytest.approx([by_hand, 0.0])
 
 
 def test_classes_and_positions_that_cannot_be_told_apart():
@@ -96,8 +96,8 @@ def test_models_that_wrap_their_scores():
     class Wrapped:
         logits = torch.tensor([[0.0, math.log(3)]], dtype=f64)
 
-    found = named_loss("cross_entropy", None).per_sample(Wrapped(), torch.tensor([1]))
-    assert found.tolist() == pytest.approx([math.log(4 / 3)])
+    losses = named_loss("cross_entropy", None).per_sample(Wrapped(), torch.tensor([1]))
+    assert losses.tolist() == pytest.approx([math.log(4 / 3)])
 
 
 @pytest.mark.parametrize("sigma", [0.0, -1.0, math.nan, math.inf])

@@ -11,21 +11,21 @@ def test_short_jobs_are_silent(capfd):
 
 
 def test_it_can_be_switched_off(monkeypatch, capfd):
-    monkeypatch.setattr(progress, "_PATIENCE", -1.0)
+    monkeypatch.setattr(progress, "_MIN_SECONDS", -1.0)
     with tracked("job", enabled=False) as report:
         report(0.5, "half way")
     assert capfd.readouterr() == ("", "")
 
 
 def test_a_file_gets_no_bar(monkeypatch, capfd):
-    monkeypatch.setattr(progress, "_PATIENCE", -1.0)
+    monkeypatch.setattr(progress, "_MIN_SECONDS", -1.0)
     with tracked("job") as report:
         report(0.5, "half way")
     assert capfd.readouterr() == ("", "")
 
 
 def test_long_jobs_show_a_bar_on_standard_error(monkeypatch, capfd):
-    monkeypatch.setattr(progress, "_PATIENCE", -1.0)
+    monkeypatch.setattr(progress, "_MIN_SECONDS", -1.0)
     monkeypatch.setenv("FORCE_COLOR", "1")  # a terminal, as far as rich can tell
     with tracked("measuring") as report:
         report(0.5, "half way")
@@ -36,7 +36,7 @@ def test_long_jobs_show_a_bar_on_standard_error(monkeypatch, capfd):
 
 
 def test_an_interruption_passes_and_the_bar_goes(monkeypatch):
-    monkeypatch.setattr(progress, "_PATIENCE", -1.0)
+    monkeypatch.setattr(progress, "_MIN_SECONDS", -1.0)
     monkeypatch.setenv("FORCE_COLOR", "1")
 
     def job():

@@ -48,10 +48,10 @@ ONE_INPUT = {
 
 @pytest.mark.parametrize("form", ONE_INPUT)
 def test_every_form_of_the_data_is_the_same_data(form):
-    found = read(ONE_INPUT[form]())
-    assert found.n == 10
-    torch.testing.assert_close(found.inputs.float(), x, rtol=0, atol=0)
-    torch.testing.assert_close(found.target.long(), y, rtol=0, atol=0)
+    samples = read(ONE_INPUT[form]())
+    assert samples.n == 10
+    torch.testing.assert_close(samples.inputs.float(), x, rtol=0, atol=0)
+    torch.testing.assert_close(samples.target.long(), y, rtol=0, atol=0)
 
 
 TWO_INPUTS = {
@@ -68,11 +68,11 @@ TWO_INPUTS = {
 
 @pytest.mark.parametrize("form", TWO_INPUTS)
 def test_several_inputs(form):
-    found = read(TWO_INPUTS[form]())
-    assert isinstance(found.inputs, tuple)
-    for part, expected in zip(found.inputs, (x, z), strict=True):
+    samples = read(TWO_INPUTS[form]())
+    assert isinstance(samples.inputs, tuple)
+    for part, expected in zip(samples.inputs, (x, z), strict=True):
         torch.testing.assert_close(part, expected, rtol=0, atol=0)
-    torch.testing.assert_close(found.target, y, rtol=0, atol=0)
+    torch.testing.assert_close(samples.target, y, rtol=0, atol=0)
 
 
 KEYWORDS = {
@@ -87,11 +87,11 @@ KEYWORDS = {
 
 @pytest.mark.parametrize("form", KEYWORDS)
 def test_keyword_inputs(form):
-    found = read(KEYWORDS[form]())
-    assert sorted(found.inputs) == ["a", "b"]
-    torch.testing.assert_close(found.inputs["a"], x, rtol=0, atol=0)
-    torch.testing.assert_close(found.inputs["b"], z, rtol=0, atol=0)
-    torch.testing.assert_close(found.target, y, rtol=0, atol=0)
+    samples = read(KEYWORDS[form]())
+    assert sorted(samples.inputs) == ["a", "b"]
+    torch.testing.assert_close(samples.inputs["a"], x, rtol=0, atol=0)
+    torch.testing.assert_close(samples.inputs["b"], z, rtol=0, atol=0)
+    torch.testing.assert_close(samples.target, y, rtol=0, atol=0)
 
 
 def test_take_keeps_inputs_and_target_together():

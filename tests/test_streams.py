@@ -11,17 +11,17 @@ from basinscope.streams import Captured, FilledConstants
 def test_constants_are_what_torch_tensor_makes(value, dtype):
     expected = torch.tensor(value, dtype=dtype, device="cpu")
     with FilledConstants():
-        found = torch.tensor(value, dtype=dtype, device="cpu")
-    assert torch.equal(found, expected)
-    assert found.dtype == expected.dtype
-    assert found.shape == ()
+        tensor = torch.tensor(value, dtype=dtype, device="cpu")
+    assert torch.equal(tensor, expected)
+    assert tensor.dtype == expected.dtype
+    assert tensor.shape == ()
 
 
 def test_other_tensors_are_left_alone():
     with FilledConstants():
-        found = torch.tensor([[1.0, 2.0]], requires_grad=True)
-    assert found.shape == (1, 2)
-    assert found.requires_grad
+        tensor = torch.tensor([[1.0, 2.0]], requires_grad=True)
+    assert tensor.shape == (1, 2)
+    assert tensor.requires_grad
 
 
 def test_constants_under_vmap_and_autograd():

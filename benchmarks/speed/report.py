@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import csv
+import io
 import math
-import os
 import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from itertools import groupby
 from pathlib import Path
 from typing import Any
+
+from basinscope.files import write_whole
 
 from .accuracy import Score
 from .timing import CHAINS, PEER_CHAINS, Timing
@@ -120,13 +122,12 @@ def _scores(scores: Sequence[Score]) -> list[str]:
 
 def write_csv(path: Path, rows: Sequence[Any]) -> None:
     """All numbers in full precision."""
-    part = path.with_suffix(".part")
-    with part.open("w", newline="") as stream:
-        table = [asdict(row) for row in rows]
-        writer = csv.DictWriter(stream, fieldnames=list(table[0]))
-        writer.writeheader()
-        writer.writerows(table)
-    os.replace(part, path)
+    table = [asdict(row) for row in rows]
+    text = io.StringIO(newline="")
+    writer = csv.DictWriter(text, fieldnames=list(table[0]))
+    writer.writeheader()
+    writer.writerows(table)
+    write_whole(path, text.getvalue().encode())
 
 
 def _grouped(timings: Sequence[Timing]) -> Iterable[tuple[tuple[str, int, int], list[Timing]]]:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import basinscope as bs
+from basinscope.files import whole_file
 
 from .case import Case, Reference
 
@@ -50,10 +51,9 @@ class ReferenceBook:
         # Another run may have added its own meanwhile: what this one has not computed itself comes from the file.
         mine = {key: self._entries[key] for key in self._fresh}
         self._entries = {**self._entries, **self._read(), **mine}
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        part = self.path.with_suffix(f".{os.getpid()}.part")
-        part.write_text(json.dumps(dict(sorted(self._entries.items())), indent=1, ensure_ascii=False) + "\n")
-        os.replace(part, self.path)
+        text = json.dumps(dict(sorted(self._entries.items())), indent=1, ensure_ascii=False) + "\n"
+        with whole_file(self.path, part=f"{self.path.stem}.{os.getpid()}.part") as file:
+            file.write(text.encode())
 
     def _read(self) -> dict[str, dict[str, Any]]:
         return json.loads(self.path.read_text()) if self.path.exists() else {}

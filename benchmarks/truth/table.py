@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import csv
+import io
 import math
-import os
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
 from rich.table import Table
+
+from basinscope.files import write_whole
 
 from .scores import Goal, Score
 
@@ -73,10 +75,9 @@ def markdown(title: str, scores: Sequence[Score], goals: Sequence[Goal], provena
 
 def write_csv(path: Path, scores: Sequence[Score]) -> None:
     """All numbers in full precision."""
-    part = path.with_suffix(".part")
-    with part.open("w", newline="") as stream:
-        rows = [asdict(score) | {"relative_error": score.relative_error, "z": score.z} for score in scores]
-        writer = csv.DictWriter(stream, fieldnames=list(rows[0]))
-        writer.writeheader()
-        writer.writerows(rows)
-    os.replace(part, path)
+    rows = [asdict(score) | {"relative_error": score.relative_error, "z": score.z} for score in scores]
+    text = io.StringIO(newline="")
+    writer = csv.DictWriter(text, fieldnames=list(rows[0]))
+    writer.writeheader()
+    writer.writerows(rows)
+    write_whole(path, text.getvalue().encode())

@@ -4,100 +4,21 @@ from __future__ import annotations
 
 import html
 import math
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field, fields
-from typing import Any, Literal, Self, get_args
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, Self
 
 from scipy.special import stdtrit  # scipy.stats takes half a second to import
 
 from .errors import InputError
-
-Verdict = Literal["ok", "doubtful", "failed"]
-VERDICTS: tuple[Verdict, ...] = get_args(Verdict)  # the worst last
-Severity = Literal["doubt", "failure"]
-
-
-@dataclass(frozen=True)
-class Check:
-    """One thing that was looked at before a number was believed.
-
-    Attributes:
-        name: what was looked at, e.g. `split-R̂ between chains`.
-        seen: what it was, in words.
-        wanted: what it had to be, in words.
-        passed: whether it was.
-        remedy: what to do if it was not.
-        severity: what it means if it was not: a `doubt` about the number, or a `failure`, so that there is none.
-        reason: what is wrong if it did not pass, in words that begin with the kind of trouble and a colon; made of the
-            name, what was seen and what was wanted unless given.
-
-    Examples:
-        >>> Check("split-R̂ between chains", "1.21", "below 1.1", False, "raise budget").warning
-        'split-R̂ between chains: 1.21, wanted below 1.1 — raise budget'
-    """
-
-    name: str
-    seen: str
-    wanted: str
-    passed: bool
-    remedy: str = ""
-    severity: Severity = "doubt"
-    reason: str = ""
-
-    @property
-    def trouble(self) -> str:
-        """What is wrong if the check did not pass, without the remedy."""
-        return self.reason or f"{self.name}: {self.seen}, wanted {self.wanted}"
-
-    @property
-    def warning(self) -> str:
-        """What is wrong if the check did not pass, and what to do."""
-        return f"{self.trouble} — {self.remedy}" if self.remedy else self.trouble
-
-    @classmethod
-    def not_passed(cls, warning: str, severity: Severity = "doubt") -> Check:
-        """A check of which nothing but its warning is known, such as an error's message.
-
-        Examples:
-            >>> Check.not_passed("imprecise: the standard error is 20 % of λ̂ — raise budget").remedy
-            'raise budget'
-        """
-        reason, dash, remedy = warning.rpartition(" — ")
-        reason, remedy = (reason, remedy) if dash else (warning, "")
-        name, colon, seen = reason.partition(": ")
-        return cls(name if colon else "value", seen if colon else reason, "", False, remedy, severity, reason)
-
-    @classmethod
-    def from_dict(cls, plain: Mapping[str, Any]) -> Check:
-        """The check whose fields a file holds."""
-        known = {each.name: plain[each.name] for each in fields(cls)}
-        texts = [value for name, value in known.items() if name != "passed"]
-        if not all(isinstance(text, str) for text in texts) or not isinstance(known["passed"], bool):
-            raise InputError(f"a check is made of texts and whether it passed, got {dict(plain)!r}")
-        if known["severity"] not in get_args(Severity):
-            raise InputError(f"severity must be one of {', '.join(get_args(Severity))}, got {known['severity']!r}")
-        return cls(**known)
-
-
-def verdict_of(checks: Iterable[Check]) -> Verdict:
-    """`failed` if a check that makes a number wrong did not pass, `doubtful` if another did not, else `ok`.
-
-    Examples:
-        >>> verdict_of([Check("a", "1", "1", True)]), verdict_of([Check("a", "2", "1", False)])
-        ('ok', 'doubtful')
-    """
-    severities = {check.severity for check in checks if not check.passed}
-    return "failed" if "failure" in severities else "doubtful" if severities else "ok"
-
-
-def unmet(checks: Iterable[Check]) -> list[Check]:
-    """The checks that did not pass, failures first."""
-    return sorted((check for check in checks if not check.passed), key=lambda check: check.severity != "failure")
-
-
-def warnings_of(checks: Iterable[Check]) -> tuple[str, ...]:
-    """What the checks that did not pass say, failures first."""
-    return tuple(dict.fromkeys(check.warning for check in unmet(checks)))
+from .verdict import VERDICTS as VERDICTS
+from .verdict import Check as Check
+from .verdict import Severity as Severity
+from .verdict import Verdict as Verdict
+from .verdict import checks_from_dict as checks_from_dict
+from .verdict import unmet as unmet
+from .verdict import verdict_of as verdict_of
+from .verdict import warnings_of as warnings_of
 
 
 @dataclass(frozen=True)
@@ -212,7 +133,7 @@ class Estimate:
         }
 
     @classmethod
-    def from_dict(cls, told: Mapping[str, Any]) -> Self:
+    def from_dict(cls, data: Mapping[str, Any]) -> Self:
         """The estimate that `to_dict` wrote, of this version or of an earlier one that kept warnings but no checks.
 
         Examples:
@@ -220,16 +141,16 @@ class Estimate:
             >>> Estimate.from_dict(estimate.to_dict()) == estimate
             True
         """
-        if told["verdict"] not in VERDICTS or not isinstance(told["name"], str):
-            raise InputError(f"a verdict is one of {', '.join(VERDICTS)}, got {told['verdict']!r} of {told['name']!r}")
-        bounds = told.get("bounds")
+        if data["verdict"] not in VERDICTS or not isinstance(data["name"], str):
+            raise InputError(f"a verdict is one of {', '.join(VERDICTS)}, got {data['verdict']!r} of {data['name']!r}")
+        bounds = data.get("bounds")
         return cls(
-            told["name"],
-            as_float(told["value"]),
-            as_float(told["stderr"]),
-            checks_from_dict(told),
-            dict(told["diagnostics"]),
-            as_float(told.get("freedom"), math.inf),
+            data["name"],
+            as_float(data["value"]),
+            as_float(data["stderr"]),
+            checks_from_dict(data),
+            dict(data["diagnostics"]),
+            as_float(data.get("freedom"), math.inf),
             None if bounds is None else (as_float(bounds[0], -math.inf), as_float(bounds[1], math.inf)),
         )
 
@@ -273,23 +194,6 @@ class Estimate:
     def _repr_html_(self) -> str:
         reasons = "".join(f"<li>{html.escape(warning)}</li>" for warning in self.warnings)
         return f"<p><b>{html.escape(str(self))}</b></p><ul>{reasons}</ul>"
-
-
-def checks_from_dict(told: Mapping[str, Any]) -> tuple[Check, ...]:
-    """The checks that a file holds; of one that kept a verdict and warnings alone, what is known from these.
-
-    Examples:
-        >>> told = {"verdict": "doubtful", "warnings": ["imprecise: the standard error is 20 % — raise budget"]}
-        >>> checks_from_dict(told)[0].name
-        'imprecise'
-    """
-    if "checks" in told:
-        return tuple(map(Check.from_dict, told["checks"]))
-    if told["verdict"] == "ok":
-        return ()
-    first: Severity = "failure" if told["verdict"] == "failed" else "doubt"
-    texts = list(told["warnings"]) or [f"{told['verdict']}: its reason was not kept"]
-    return tuple(Check.not_passed(str(text), "doubt" if place else first) for place, text in enumerate(texts))
 
 
 def as_float(value: Any, missing: float = math.nan) -> float:

@@ -19,9 +19,9 @@ from .samples import Samples, map_tensors, tensors
 Parameters = Mapping[str, Tensor]
 Losses = Callable[[Parameters, Samples], Tensor]
 
-PAIRS = 32  # of samples that are seen without the others
-_ROUNDINGS = 64.0  # in units of ε|l|, that a loss may differ by whatever it is made of
-_FACTOR = 4.0  # by which it may differ more than under an error of √ε in all that it is made of
+MAX_PAIRS = 32  # of samples that are evaluated without the others
+_MAX_ROUNDING = 64.0  # in units of ε|l|: the difference of a loss that is always allowed
+_MAX_SENSITIVITY = 4.0  # in units of the effect of errors √ε in parameters, buffers and inputs
 
 
 def independent_losses(
@@ -34,21 +34,22 @@ def independent_losses(
 ) -> Tensor:
     """The losses of all samples, as `every` computes them in large batches, once they are known to be fixed l_i(w).
 
-    Up to 32 samples from all over the data are seen again beside one other each: a loss must be what it is among many,
-    up to rounding. A few samples are seen first and last: their losses must not have moved meanwhile, nor any buffer,
-    random state or the data themselves. (A network that changes in one call of ten, by random numbers of its own,
-    passes in one case of 30.)
+    Up to 32 samples from all over the data are evaluated again beside one other each: a loss must be what it is among
+    many, up to rounding. A few samples are evaluated first and last: their losses must not have moved meanwhile, nor
+    any buffer, random state or the data themselves. (A network that changes in one call of ten, by random numbers of
+    its own, passes in one case of 30.)
 
     Args:
         every: all losses at `parameters`.
         losses: l_i at given parameters, which may name what is `fixed`, too.
         take: copies of the samples of given numbers.
-        n: how many there are.
+        n: the number of samples.
         parameters: the free parameters.
         fixed: all other tensors of the network.
     """
     before = {name: tensor.clone() for name, tensor in fixed.items()}
     with torch.no_grad(), _random_state_restored() as untouched:
+        # A fixed function: the same losses for the same samples, with everything else evaluated in between.
         few, pairs = torch.arange(min(n, 8)), _pairs(n)
         data = take(few)
         together = every().cpu()
@@ -60,8 +61,9 @@ def independent_losses(
         changed = [name for name, tensor in before.items() if not torch.equal(tensor, fixed[name])]
         if changed or not untouched() or not _same(first, again):
             raise InputError(_not_fixed(changed))
+        # Samples by themselves: the same loss beside one other as among all, unless rounding alone explains the gap.
         among, state = together[pairs], {**fixed, **parameters}
-        gap, rounding = _gap(apart, among), _ROUNDINGS * _epsilon(state) * among.abs()
+        gap, rounding = _gap(apart, among), _MAX_ROUNDING * _epsilon(state) * among.abs()
         if bool((gap > rounding).any()):
             if not _same(apart, _losses_of(pairs, losses, parameters, take)):
                 raise InputError(_not_fixed([]))
@@ -77,7 +79,7 @@ def _leaves(samples: Samples) -> list[Tensor]:
 
 def _pairs(n: int) -> Tensor:
     """Sample numbers (k, 2) from all over the data, each first once and second once; (k, 1) where n < 3."""
-    chosen = torch.linspace(0, n - 1, min(n, PAIRS)).round().long()
+    chosen = torch.linspace(0, n - 1, min(n, MAX_PAIRS)).round().long()
     return chosen[:, None] if n < 3 else torch.stack([chosen, chosen.roll(len(chosen) // 3 + 1)], 1)
 
 
@@ -87,6 +89,7 @@ def _losses_of(pairs: Tensor, losses: Losses, parameters: Parameters, take: Call
 
 
 def _same(one: Tensor, other: Tensor) -> bool:
+    """Whether losses are equal to the bit, NaN included."""
     return torch.equal(one.nan_to_num(), other.nan_to_num())
 
 
@@ -101,10 +104,10 @@ def _epsilon(state: Parameters) -> float:
 
 
 def _sensitivity(losses: Losses, state: Parameters, batch: Samples) -> Tensor:
-    """How far the samples' losses may move without anything being wrong.
+    """The difference of each sample's losses that rounding may explain.
 
-    Rounding acts like errors of relative size ε in the numbers that a loss is made of. Allowed is what random errors of
-    size √ε in parameters, buffers and inputs do, thousands of times as large.
+    Rounding acts like errors of relative size ε in the numbers that a loss is made of. The effect of
+    random errors of size √ε in parameters, buffers and inputs, thousands of times as large, bounds it.
     """
     size, generator = _epsilon(state) ** 0.5, torch.Generator().manual_seed(0)
 
@@ -114,13 +117,13 @@ def _sensitivity(losses: Losses, state: Parameters, batch: Samples) -> Tensor:
         signs = torch.randint(2, tensor.shape, generator=generator).to(tensor) * 2 - 1
         return tensor * (1 + size * signs)
 
-    here = losses(state, batch).double()
-    effect = torch.zeros_like(here)
+    values = losses(state, batch).double()
+    effect = torch.zeros_like(values)
     for _ in range(2):
         nearby = Samples(map_tensors(moved, batch.inputs), batch.target, batch.n)
-        there = losses({name: moved(tensor) for name, tensor in state.items()}, nearby).double()
-        effect = effect.maximum(_gap(there, here))
-    return _FACTOR * effect.maximum(effect.mean()).cpu()
+        moved_values = losses({name: moved(tensor) for name, tensor in state.items()}, nearby).double()
+        effect = effect.maximum(_gap(moved_values, values))
+    return _MAX_SENSITIVITY * effect.maximum(effect.mean()).cpu()
 
 
 def _not_fixed(changed: list[str]) -> str:
@@ -143,18 +146,18 @@ def _dependent(pairs: Tensor, apart: Tensor, among: Tensor, n: int) -> str:
 
 @contextmanager
 def _random_state_restored() -> Iterator[Callable[[], bool]]:
-    """Torch's, NumPy's and Python's random states as they were; asks meanwhile whether nothing was drawn."""
-    torchs, pythons = torch.get_rng_state(), random.getstate()
+    """Put the random states of torch, NumPy and Python back at the end; yields a test of whether they are untouched."""
+    torch_state, python_state = torch.get_rng_state(), random.getstate()
     name, keys, *rest = np.random.get_state(legacy=True)  # noqa: NPY002 — what networks draw from
 
     def untouched() -> bool:
         _, now, *others = np.random.get_state(legacy=True)  # noqa: NPY002 — what networks draw from
-        numpys = np.array_equal(keys, now) and rest == others
-        return numpys and torch.equal(torchs, torch.get_rng_state()) and random.getstate() == pythons
+        numpy_untouched = np.array_equal(keys, now) and rest == others
+        return numpy_untouched and torch.equal(torch_state, torch.get_rng_state()) and random.getstate() == python_state
 
     try:
         yield untouched
     finally:
-        torch.set_rng_state(torchs)
-        random.setstate(pythons)
+        torch.set_rng_state(torch_state)
+        random.setstate(python_state)
         np.random.set_state((name, keys, *rest))  # noqa: NPY002

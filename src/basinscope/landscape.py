@@ -84,7 +84,7 @@ class Landscape:
         Args:
             model: a model of transformers, or the folder or name of a saved one, which is loaded in float32.
             data: token numbers of shape (n, T), or dicts as the model takes them, with `labels` for classifiers.
-            loss: of the logits against the labels; what the model's configuration says unless given.
+            loss: of the logits against the labels; that of the model's configuration unless given.
 
         Examples:
             >>> import torch, basinscope as bs
@@ -95,15 +95,15 @@ class Landscape:
             (10, 'cross_entropy')
         """
         network = hugging_face.pretrained(model)
-        named, causal = hugging_face.task(network)
+        model_loss, causal = hugging_face.task(network)
         with hugging_face.plain_forward(network):
-            return cls(network, named if loss is None else loss, hugging_face.model_data(data, causal))
+            return cls(network, model_loss if loss is None else loss, hugging_face.model_data(data, causal))
 
     @classmethod
     def from_lightning(
         cls, module: nn.Module, data: Any = None, *, loss: str | _losses.PerSample | None = None
     ) -> Landscape:
-        """The landscape of a Lightning module, as a function of what its `forward` depends on.
+        """The landscape of a Lightning module, as a function of the parameters that its `forward` depends on.
 
         Args:
             module: a `LightningModule`.
@@ -124,10 +124,10 @@ class Landscape:
             >>> bs.Landscape.from_lightning(Net(), (torch.randn(6, 2), torch.randint(3, (6,)))).dimension
             9
         """
-        named, samples = lightning.parts(module, data, loss)
-        return cls(module, named, samples)
+        module_loss, samples = lightning.parts(module, data, loss)
+        return cls(module, module_loss, samples)
 
-    # ------------------------------------------------------------------ what it is
+    # ------------------------------------------------------------------ size and place
 
     @property
     def n(self) -> int:
@@ -146,7 +146,7 @@ class Landscape:
 
     @property
     def device(self) -> torch.device:
-        """Where the parameters live."""
+        """The device of the parameters."""
         return next(iter(self.parameters.values())).device
 
     @property
@@ -229,17 +229,17 @@ class Landscape:
             >>> land.restrict("0.*").dimension
             9
         """
-        kept = {
+        free = {
             name: tensor
             for name, tensor in self.parameters.items()
             if any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
         }
-        if not kept:
+        if not free:
             near = difflib.get_close_matches(patterns[0] if patterns else "", self.parameters, n=3, cutoff=0)
             raise InputError(f"no parameter matches {patterns}: names are like {near} — '*' stands for any part")
         part = copy.copy(self)
-        part.parameters = kept
-        part._frozen = {**self._frozen, **{k: v for k, v in self.parameters.items() if k not in kept}}
+        part.parameters = free
+        part._frozen = {**self._frozen, **{k: v for k, v in self.parameters.items() if k not in free}}
         return part
 
     def subset(self, indices: Tensor | Sequence[int] | slice) -> Landscape:
@@ -314,11 +314,11 @@ class Landscape:
     def _check_model(self) -> None:
         """Refuse a model that is no fixed function of each sample by itself, and a loss that is no number for each."""
 
-        def every() -> Tensor:
+        def all_losses() -> Tensor:
             self._check_loss()
             return self.per_sample()
 
-        _refuse_bad(independent_losses(every, self.losses, self.take, self.n, self.parameters, self._frozen))
+        _refuse_bad(independent_losses(all_losses, self.losses, self.take, self.n, self.parameters, self._frozen))
 
     def _check_loss(self) -> None:
         """On a few samples, the loss must be per-sample, made for these targets, and depend on the parameters."""
@@ -334,6 +334,7 @@ class Landscape:
         self._check_dependence(few)
 
     def _check_dependence(self, few: Samples) -> None:
+        """The loss must have a gradient in the parameters."""
         point = {name: tensor.detach().requires_grad_() for name, tensor in self.parameters.items()}
         with torch.enable_grad():
             if not self.losses(point, few).requires_grad:
@@ -388,9 +389,9 @@ def _tensors_of(model: nn.Module) -> tuple[Parameters, Parameters]:
         raise InputError("the model has no trainable parameters: set requires_grad=True on those to be measured")
     kinds = {(tensor.dtype, tensor.device) for tensor in free.values()}
     if len(kinds) > 1 or next(iter(kinds))[0] not in (torch.float32, torch.float64):
-        listed = sorted(f"{dtype} on {device}" for dtype, device in kinds)
+        described = sorted(f"{dtype} on {device}" for dtype, device in kinds)
         raise InputError(
-            f"parameters must share one device and one dtype, float32 or float64: got {listed} — "
+            f"parameters must share one device and one dtype, float32 or float64: got {described} — "
             f"convert with model.float() and model.to(device)"
         )
     if next(iter(kinds))[1].type == "meta":
@@ -417,8 +418,8 @@ def _refuse_bad(losses: Tensor) -> None:
 def _placed(samples: Samples, device: torch.device, dtype: torch.dtype) -> Samples:
     """Samples in the model's floating-point type, on its device when they take less than half of its free memory."""
     devices = {tensor.device for tensor in tensors((samples.inputs, samples.target))}
-    strangers = devices - {torch.device("cpu"), device}
-    if len(devices) > 1 or strangers:
+    elsewhere = devices - {torch.device("cpu"), device}
+    if len(devices) > 1 or elsewhere:
         raise InputError(
             f"data and model are on different devices: data on {sorted(map(str, devices))}, model on "
             f"{device} — move one with .to(); data on the CPU are moved for you"

@@ -39,7 +39,7 @@ def logits(output: Any) -> Any:
 
 
 def class_dimension(output: Tensor, target: Tensor) -> int:
-    """Which axis of `output` runs over classes: last for `(m, T, K)` against `(m, T)`, second for `(m, K, …)`."""
+    """The axis of `output` that runs over classes: last for `(m, T, K)` against `(m, T)`, second for `(m, K, …)`."""
     last = output.shape[:-1] == target.shape
     second = output.ndim >= 2 and (output.shape[0], *output.shape[2:]) == tuple(target.shape)
     if last and second and output.ndim > 2:
@@ -67,9 +67,10 @@ def _cross_entropy(output: Any, target: Tensor) -> Tensor:
 
 
 def _matching(name: str, output: Any, target: Tensor) -> tuple[Tensor, Tensor]:
+    """Output and target of one shape; an output with a last axis of one may meet a flat target."""
     scores = logits(output)
     if scores.shape != target.shape and scores.shape == (*target.shape, 1):
-        scores = scores.squeeze(-1)  # a network with one output against a flat target
+        scores = scores.squeeze(-1)
     if scores.shape != target.shape:
         raise InputError(
             f"{name} expects output and target of one shape: got {tuple(scores.shape)} and {tuple(target.shape)} — "
@@ -138,8 +139,8 @@ def check_labels(loss: Loss, output: Any, few: Any, target: Any) -> None:
             raise InputError(f"cross_entropy expects integer class labels, got {target.dtype} — convert with .long()")
         low, high = int(target.min()), int(target.max())
         ignored = target == -100  # torch's convention for positions that do not count
-        kept = target[~ignored] if bool(ignored.any()) else target
-        if kept.numel() and (int(kept.min()) < 0 or high >= classes):
+        labels = target[~ignored] if bool(ignored.any()) else target
+        if labels.numel() and (int(labels.min()) < 0 or high >= classes):
             raise InputError(f"labels must lie in 0..{classes - 1} for {classes} classes, got values {low}..{high}")
     if loss.family == "bernoulli":
         least, most = float(target.min()), float(target.max())
@@ -148,6 +149,6 @@ def check_labels(loss: Loss, output: Any, few: Any, target: Any) -> None:
 
 
 def describe_scalar(values: Tensor, expected: int) -> str:
-    """The message for a loss that was reduced: what came, what was expected, what to do."""
-    got = tuple(values.shape) if torch.is_tensor(values) else type(values).__name__
-    return f'loss must return one value per sample: expected shape ({expected},), got {got} — pass reduction="none"'
+    """The message for a loss that was reduced: its shape, the expected one, and the remedy."""
+    shape = tuple(values.shape) if torch.is_tensor(values) else type(values).__name__
+    return f'loss must return one value per sample: expected shape ({expected},), got {shape} — pass reduction="none"'

@@ -22,7 +22,7 @@ def _weight_norm(v: Tensor, g: Tensor, dim: int = 0) -> Tensor:
     return v * (g / torch.norm_except_dim(v, 2, dim))
 
 
-_MENDED: dict[Any, Callable[..., Tensor]] = {
+_REPLACEMENTS: dict[Any, Callable[..., Tensor]] = {
     torch.prelu: _prelu,
     torch.Tensor.prelu: _prelu,
     torch._weight_norm: _weight_norm,
@@ -30,7 +30,7 @@ _MENDED: dict[Any, Callable[..., Tensor]] = {
 
 
 class Mended(TorchFunctionMode):
-    """Replaces those functions while it is on, and tells whether there were any.
+    """A mode that replaces those functions; `used` says whether any of them was called.
 
     Examples:
         >>> with Mended() as mode:
@@ -43,6 +43,6 @@ class Mended(TorchFunctionMode):
     used = False
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        mended = _MENDED.get(func)
-        self.used |= mended is not None
-        return (mended or func)(*args, **(kwargs or {}))
+        replacement = _REPLACEMENTS.get(func)
+        self.used |= replacement is not None
+        return (replacement or func)(*args, **(kwargs or {}))

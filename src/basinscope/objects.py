@@ -1,4 +1,4 @@
-"""From a text to what it names in Python: `package.module:name` or `file.py:name`."""
+"""Python objects by references in text: `package.module:name` or `file.py:name`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .errors import InputError
 
 
 def named_object(reference: str) -> Any:
-    """What a reference names; modules are loaded once.
+    """The object that a reference names; modules are loaded once.
 
     Examples:
         >>> named_object("math:hypot")(3, 4)
@@ -33,18 +33,18 @@ def named_object(reference: str) -> Any:
     try:
         return getattr(module, name)
     except AttributeError:
-        public = [each for each in vars(module) if not each.startswith("_")]
+        public = [attribute for attribute in vars(module) if not attribute.startswith("_")]
         raise InputError(f"{place} has no {name!r} — {nearest(name, public)}") from None
 
 
-def nearest(word: str, known: Iterable[str]) -> str:
-    """A hint at the nearest of the known words, or at all of them.
+def nearest(word: str, valid: Iterable[str]) -> str:
+    """A hint at the nearest of the valid words, or at all of them.
 
     Examples:
         >>> nearest("widht", ["width", "depth"]), nearest("x", ["width", "depth"])
         ("did you mean 'width'?", 'valid are width, depth')
     """
-    names = list(known)
+    names = list(valid)
     close = difflib.get_close_matches(word, names, n=1)
     return f"did you mean {close[0]!r}?" if close else f"valid are {', '.join(names) or 'none'}"
 
@@ -94,7 +94,7 @@ def _from_file(path: Path) -> ModuleType:
 
 
 def _root(path: Path) -> Path:
-    """Where the package of a file is found: the first folder above without an `__init__.py`."""
+    """The folder that holds the package of a file: the first one above without an `__init__.py`."""
     return next(folder for folder in path.parents if not (folder / "__init__.py").is_file())
 
 

@@ -11,14 +11,14 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TaskProgressColumn
 
 Report = Callable[[float, str], None]
 
-_PATIENCE = 1.0  # seconds before a bar appears: short jobs stay silent
+_MIN_SECONDS = 1.0  # before a bar appears: short jobs stay silent
 
 
 @contextmanager
 def tracked(description: str, enabled: bool = True) -> Iterator[Report]:
     """Yield `report(fraction, text)`; a bar appears on standard error once the job has taken over a second.
 
-    Only where it can move: in a terminal or a notebook, never in a file.
+    It appears only where it can move: in a terminal or a notebook, never in a file.
 
     Examples:
         >>> with tracked("sampling", enabled=False) as report:
@@ -44,7 +44,7 @@ def tracked(description: str, enabled: bool = True) -> Iterator[Report]:
 
     def report(fraction: float, text: str) -> None:
         nonlocal shown
-        if not shown and time.monotonic() - started > _PATIENCE:
+        if not shown and time.monotonic() - started > _MIN_SECONDS:
             bar.start()
             shown = True
         bar.update(task, completed=min(fraction, 1.0), text=text)

@@ -14,7 +14,7 @@ from torch.utils.data import DataLoader, Dataset, default_collate
 
 from .errors import InputError
 
-Tree = Any  # a tensor, or a tuple or dict of trees: what a model takes and a loss compares with
+Tree = Any  # a tensor, or a tuple or dict of trees: the inputs of a model, or the targets of a loss
 TARGET_KEYS = ("labels", "label", "target", "targets", "y")
 
 
@@ -33,9 +33,14 @@ def map_tensors(function: Callable[[Tensor], Tensor], tree: Tree) -> Tree:
 
 def tensors(tree: Tree) -> list[Tensor]:
     """Every tensor of a tree, in order."""
-    found: list[Tensor] = []
-    map_tensors(lambda tensor: found.append(tensor) or tensor, tree)  # type: ignore[func-returns-value]
-    return found
+    leaves: list[Tensor] = []
+
+    def collect(tensor: Tensor) -> Tensor:
+        leaves.append(tensor)
+        return tensor
+
+    map_tensors(collect, tree)
+    return leaves
 
 
 def digest(values: Iterable[Tensor]) -> str:
@@ -45,11 +50,11 @@ def digest(values: Iterable[Tensor]) -> str:
         >>> digest([torch.zeros(2)]) == digest([torch.zeros(2)]) != digest([torch.zeros(2, 1)])
         True
     """
-    digested = hashlib.sha256()
+    sha256 = hashlib.sha256()
     for tensor in values:
-        digested.update(f"{tensor.dtype} {tuple(tensor.shape)}".encode())
-        digested.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().data)
-    return digested.hexdigest()
+        sha256.update(f"{tensor.dtype} {tuple(tensor.shape)}".encode())
+        sha256.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().data)
+    return sha256.hexdigest()
 
 
 @dataclass(frozen=True)
@@ -67,7 +72,7 @@ class Samples:
         return Samples(inputs, target, len(tensors((inputs, target))[0]))
 
     def digest(self) -> str:
-        """A digest of all inputs and targets, by which data are known again."""
+        """A digest of all inputs and targets, by which the same data are recognized."""
         return digest(tensors((self.inputs, self.target)))
 
     def to(self, device: torch.device) -> Samples:
@@ -89,13 +94,14 @@ class Samples:
 
 
 def _rows(tensor: Tensor, indices: Tensor | slice | int) -> Tensor:
-    """`tensor[indices]`; for sample numbers by the quicker way."""
+    """`tensor[indices]`, by `index_select` where the indices are sample numbers, which is quicker."""
     if isinstance(indices, Tensor) and indices.dtype in (torch.int32, torch.int64):
         return tensor.index_select(0, indices.flatten()).view(*indices.shape, *tensor.shape[1:])
     return tensor[indices]
 
 
 def _as_tensors(tree: Any) -> Tree:
+    """A tree of arrays and numbers as one of tensors."""
     if isinstance(tree, np.ndarray) and not tree.flags.writeable:
         tree = tree.copy()  # torch warns of arrays it must not write to
     if isinstance(tree, (Tensor, np.ndarray, np.generic, int, float, bool)):
@@ -192,6 +198,7 @@ def read(data: Any) -> Samples:
 
 
 def _checked(inputs: Tree, target: Tree) -> Samples:
+    """The samples, refused where they disagree in number or are not finite."""
     leaves = tensors((inputs, target))
     if not leaves or any(leaf.ndim == 0 for leaf in leaves):
         raise InputError("every data tensor needs a leading sample axis, got a tensor without axes")

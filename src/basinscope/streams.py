@@ -6,7 +6,6 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Generic, TypeVar
-from unittest.mock import patch
 
 import torch
 from torch import Tensor
@@ -15,14 +14,14 @@ from torch.utils._pytree import tree_map
 
 Result = TypeVar("Result")
 
-# Entries of a state or an argument up to which a graph pays. Beyond, the device is busy for longer than the launches
+# Entries of a state or an argument, up to which a graph pays. Beyond, the device is busy for longer than the launches
 # take, and a graph would need two runs to warm up and memory of its own.
-CAPTURED = 2**27
+MAX_CAPTURED = 2**27
 
 
 @contextmanager
 def warming() -> Iterator[None]:
-    """A stream of its own for what it encloses: the warm-up that has to come before a CUDA graph is captured."""
+    """Run the block on a stream of its own: the warm-up that has to come before a CUDA graph is captured."""
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side):
@@ -32,19 +31,20 @@ def warming() -> Iterator[None]:
 
 @contextmanager
 def unwaiting() -> Iterator[None]:
-    """Raise `RuntimeError` where what it encloses waits for the GPU: such work cannot be captured.
+    """Raise `RuntimeError` where the block waits for the GPU: such work cannot be captured.
 
-    Models that ask whether they are being captured, as those of `transformers` do to leave checks of values out, are
-    told so.
+    Models that ask torch whether they are being captured, as those of `transformers` do to leave checks of values out,
+    get the answer yes.
     """
-    before = torch.cuda.get_sync_debug_mode()
+    before, asked = torch.cuda.get_sync_debug_mode(), torch.cuda.is_current_stream_capturing
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that it does not see every wait: capture itself would
         torch.cuda.set_sync_debug_mode("error")
     try:
-        with patch.object(torch.cuda, "is_current_stream_capturing", return_value=True):
-            yield
+        torch.cuda.is_current_stream_capturing = lambda: True
+        yield
     finally:
+        torch.cuda.is_current_stream_capturing = asked
         torch.cuda.set_sync_debug_mode(before)
 
 
@@ -63,8 +63,8 @@ def capturable(step: Callable[[], object]) -> bool:
 class Captured(Generic[Result]):
     """A function of one tensor that a GPU replays from a CUDA graph, captured at the first call.
 
-    The function itself runs on other devices, for arguments of more than `CAPTURED` entries, and where it waits for the
-    GPU. It must draw no random numbers, return a tensor or a tuple of them, and always get the same shape.
+    The function itself runs on other devices, for arguments of more than `MAX_CAPTURED` entries, and where it waits for
+    the GPU. It must draw no random numbers, return a tensor or a tuple of them, and always get the same shape.
 
     Args:
         function: what to capture.
@@ -85,7 +85,7 @@ class Captured(Generic[Result]):
     def __call__(self, argument: Tensor) -> Result:
         if not self._tried:
             self._tried = True
-            if argument.device.type == "cuda" and argument.numel() <= CAPTURED:
+            if argument.device.type == "cuda" and argument.numel() <= MAX_CAPTURED:
                 self._capture(argument)
         if self._graph is None:
             return self._function(argument)
@@ -94,6 +94,7 @@ class Captured(Generic[Result]):
         return tree_map(torch.clone, self._result)
 
     def _capture(self, argument: Tensor) -> None:
+        """Record the graph, if the function can be recorded."""
         self._argument = argument.clone()
         if not capturable(lambda: self._function(self._argument)):
             return

@@ -153,7 +153,7 @@ def references(sampler: Sampler, centre: Cell, job: Map) -> list[Row]:
         [factor * centre.gamma for factor in job.factors],
     ):
         outcome = sampler.run(Resolution(nbeta, gamma), lambda fraction, text: None, outcome)
-        estimate = judged(sampler, outcome, {})
+        estimate = judged(sampler, outcome)
         rows.append(
             {
                 "gamma": gamma, "nbeta": nbeta, "llc": estimate.value, "llc_stderr": estimate.stderr,

@@ -67,7 +67,7 @@ def descend(land: Landscape, rungs: Sequence[float], gamma: float, settings: Set
     rows = []
     for t in sorted(rungs, reverse=True):
         outcome = _rung(sampler, Resolution(t, gamma), outcome)
-        estimate = judged(sampler, outcome, {})
+        estimate = judged(sampler, outcome)
         rows.append(
             {
                 "llc": estimate.value, "llc_stderr": estimate.stderr, "verdict": estimate.verdict,

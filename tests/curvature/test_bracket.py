@@ -80,8 +80,8 @@ def test_bounds_hold_the_trace_of_every_kind_of_spectrum(seed):
         level = 10 ** (-1 - case % 3)
         functions = [kind.at(level) for kind in (SOFT_RANK, LOG_DET, SOFT_RANK_SQUARED)]
         operator = Dense(matrix, psd=True)
-        found = traced(operator, functions, [level] * 3, seed=seed + case, rtol=0.05, report=quietly)
-        for number, (average, function) in enumerate(zip(found, functions, strict=True)):
+        results = traced(operator, functions, [level] * 3, seed=seed + case, rtol=0.05, report=quietly)
+        for number, (average, function) in enumerate(zip(results, functions, strict=True)):
             truth = float(function(values).sum())
             misses[number] += not average.bounds[0] <= truth <= average.bounds[1]
             assert average.bracket[0] <= average.value <= average.bracket[1]
@@ -97,13 +97,13 @@ def test_few_large_eigenvalues_are_split_off(seed):
     matrix, _ = matrix_of(values, generator)
     function, repeats = SOFT_RANK.at(1.0), 20
     truth = float(function(values).sum())
-    found = [
+    results = [
         traced(Dense(matrix, psd=True), [function], [1.0], seed=seed + k, rtol=0.01, report=quietly)[0]
         for k in range(repeats)
     ]
-    assert max(average.stderr for average in found) < 0.01 * truth
+    assert max(average.stderr for average in results) < 0.01 * truth
     # Half of a bracket is no random error: it counts as a bias.
-    value, width = np.array([(average.value, average.bracket[1] - average.bracket[0]) for average in found]).T
+    value, width = np.array([(average.value, average.bracket[1] - average.bracket[0]) for average in results]).T
     assert_within(value.mean(), truth, value.std(ddof=1) / math.sqrt(repeats), repeats - 1, bias=width.mean() / 2)
 
 

@@ -29,9 +29,9 @@ def on_gpu(name, monkeypatch):
 def test_products(name, matrix, monkeypatch):
     here, there = CASES[name](f64), on_gpu(name, monkeypatch)
     v = torch.randn(here.dimension, 3, dtype=f64)
-    found = operator(there, matrix) @ v
-    assert found.device.type == "cuda"
-    assert torch.allclose(found.cpu(), operator(here, matrix) @ v, atol=1e-10)
+    image = operator(there, matrix) @ v
+    assert image.device.type == "cuda"
+    assert torch.allclose(image.cpu(), operator(here, matrix) @ v, atol=1e-10)
 
 
 @pytest.mark.parametrize("name", ["relu", "gaussian", "convolutions", "transformer", "tied"])

@@ -14,8 +14,8 @@ from gradient_cases import CASES
 f64 = torch.float64
 
 
-def relative(found, truth):
-    return float((found - truth).abs().max()) / max(float(truth.abs().max()), 1e-30)
+def relative(result, truth):
+    return float((result - truth).abs().max()) / max(float(truth.abs().max()), 1e-30)
 
 
 @pytest.mark.parametrize("matrix", ["fisher", "covariance", "hessian"])
@@ -24,8 +24,8 @@ def test_written_out_matrix_equals_the_operator(name, matrix):
     land = CASES[name](f64)
     product = operator(land, matrix) @ torch.eye(land.dimension, dtype=f64)
     # A tiny memory bound makes tiles of few samples, the last one smaller than the others.
-    found = dense(land, matrix, memory=20_000)
-    assert relative(found, product) < 1e-12 or float(product.abs().max()) == float(found.abs().max()) == 0
+    result = dense(land, matrix, memory=20_000)
+    assert relative(result, product) < 1e-12 or float(product.abs().max()) == float(result.abs().max()) == 0
 
 
 @pytest.mark.parametrize("matrix", ["fisher", "covariance"])
@@ -49,14 +49,14 @@ class Peak(TorchDispatchMode):
         self.bytes, self._alive = 0, {}
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        found = func(*args, **(kwargs or {}))
+        result = func(*args, **(kwargs or {}))
         self._alive = {key: item for key, item in self._alive.items() if not item[0].expired()}
-        for tensor in tree_leaves(found):
+        for tensor in tree_leaves(result):
             if isinstance(tensor, torch.Tensor) and tensor.device.type == "cpu":
                 storage = tensor.untyped_storage()
                 self._alive[storage._cdata] = StorageWeakRef(storage), storage.nbytes()
         self.bytes = max(self.bytes, sum(size for _, size in self._alive.values()))
-        return found
+        return result
 
 
 def _wide(kind):
@@ -80,8 +80,8 @@ def test_gram_matrix_stays_within_its_memory_bound(kind, uneven):
     layer = max(tensor.numel() for tensor in land.parameters.values())
     assert len(truth) * layer * 4 > 1.2 * bound  # the rows of one layer alone are too much
     with Peak() as peak:
-        found = gram(land, "fisher", scale, memory=bound)
-    assert relative(found, truth) < 1e-6
+        result = gram(land, "fisher", scale, memory=bound)
+    assert relative(result, truth) < 1e-6
     assert peak.bytes <= bound + truth.numel() * 8
 
 

@@ -14,8 +14,8 @@ def eigenvalues(matrix):
     return torch.linalg.eigvalsh(matrix)
 
 
-def assert_same(found, truth):
-    assert torch.allclose(found.sort().values, truth.sort().values, atol=1e-12 * float(truth.abs().max()))
+def assert_same(values, truth):
+    assert torch.allclose(values.sort().values, truth.sort().values, atol=1e-12 * float(truth.abs().max()))
 
 
 @pytest.mark.parametrize("matrix", ["fisher", "covariance"])

@@ -2,8 +2,9 @@ import pytest
 import torch
 
 import basinscope as bs
+from basinscope.curvature.bracket import LanczosRuns
 from basinscope.curvature.eigen import top_eigenpairs
-from basinscope.curvature.lanczos import lanczos
+from basinscope.curvature.lanczos import lanczos, tridiagonal
 from basinscope.curvature.operators import Dense, hessian
 
 f64 = torch.float64
@@ -50,6 +51,28 @@ def test_lanczos_ends_with_its_krylov_space():
     assert run.off_diagonal[-1] == 0
 
 
+def test_tridiagonal_matrices_entry_by_entry():
+    diagonal, off_diagonal = torch.randn(2, 3, 5, dtype=f64, generator=torch.Generator().manual_seed(0))
+    whole = tridiagonal(diagonal, off_diagonal)
+    for j in range(3):
+        for row in range(5):
+            for column in range(5):
+                near = float(off_diagonal[j, min(row, column)]) if abs(row - column) == 1 else 0.0
+                assert float(whole[j, row, column]) == (float(diagonal[j, row]) if row == column else near)
+
+
+@pytest.mark.parametrize("name", ["spread", "decaying", "negative"])
+def test_runs_side_by_side_take_the_steps_of_runs_alone(name):
+    whole = matrix_of(SPECTRA[name])
+    starts = torch.randn(len(whole), 3, dtype=f64, generator=torch.Generator().manual_seed(0))
+    runs = LanczosRuns(Dense(whole), starts)
+    runs.grow(12)
+    for j in range(3):
+        alone = torch.linalg.eigvalsh(lanczos(Dense(whole), starts[:, j], steps=12).matrix())
+        nodes = runs.nodes(-10.0).gauss[0][j]
+        assert torch.allclose(nodes, alone, rtol=1e-10, atol=1e-12)
+
+
 @pytest.mark.parametrize("which", ["largest", "smallest", "magnitude"])
 @pytest.mark.parametrize("dtype", [torch.float32, f64])
 @pytest.mark.parametrize("name", SPECTRA)
@@ -60,15 +83,15 @@ def test_eigenpairs_of_every_kind_of_spectrum(name, dtype, which, seed):
     norm = float(SPECTRA[name].abs().max())
     for k in (1, 3, 12):
         k = min(k, len(whole))
-        found = top_eigenpairs(Dense(whole), k, which=which, tol=1e-4, seed=seed)
-        assert found.converged
-        assert float((rank(found.values) - truth[:k]).abs().max()) <= 1e-4 * norm
-        frame = found.vectors.double()
+        pairs = top_eigenpairs(Dense(whole), k, which=which, tol=1e-4, seed=seed)
+        assert pairs.converged
+        assert float((rank(pairs.values) - truth[:k]).abs().max()) <= 1e-4 * norm
+        frame = pairs.vectors.double()
         assert float((frame.T @ frame - torch.eye(k, dtype=f64)).abs().max()) < 1e-3
-        true_residuals = (whole.double() @ frame - frame * found.values).norm(dim=0)
-        assert bool((true_residuals <= found.residuals + 1e3 * torch.finfo(dtype).eps * max(norm, 1)).all())
-        assert found.smallest >= float(SPECTRA[name].min()) - 1e-5 * norm
-        assert found.largest <= float(SPECTRA[name].max()) + 1e-5 * norm
+        true_residuals = (whole.double() @ frame - frame * pairs.values).norm(dim=0)
+        assert bool((true_residuals <= pairs.residuals + 1e3 * torch.finfo(dtype).eps * max(norm, 1)).all())
+        assert pairs.smallest >= float(SPECTRA[name].min()) - 1e-5 * norm
+        assert pairs.largest <= float(SPECTRA[name].max()) + 1e-5 * norm
 
 
 def test_known_eigenpairs_are_left_out(seed):
@@ -86,18 +109,18 @@ def test_same_seed_same_bits(seed):
 
 
 def test_too_few_products_are_admitted():
-    found = top_eigenpairs(Dense(matrix_of(torch.linspace(0, 1, 300))), 5, max_steps=8)
-    assert not found.converged
-    assert found.products == 8
-    assert float(found.residuals.max()) > 1e-3
+    pairs = top_eigenpairs(Dense(matrix_of(torch.linspace(0, 1, 300))), 5, max_steps=8)
+    assert not pairs.converged
+    assert pairs.products == 8
+    assert float(pairs.residuals.max()) > 1e-3
 
 
 def test_repeated_eigenvalues_of_a_regression_with_many_outputs(seed):
     x = torch.randn(30, 4, dtype=f64, generator=torch.Generator().manual_seed(0))
     land = bs.Landscape(torch.nn.Linear(4, 6, bias=False).double(), "mse", (x, x[:, [0, 1, 2, 3, 0, 1]]))
     once = torch.linalg.eigvalsh(x.T @ x / 30).flip(0)
-    found = top_eigenpairs(hessian(land), 9, tol=1e-6, seed=seed)
-    assert torch.allclose(found.values, once.repeat_interleave(6)[:9], atol=1e-6)
+    pairs = top_eigenpairs(hessian(land), 9, tol=1e-6, seed=seed)
+    assert torch.allclose(pairs.values, once.repeat_interleave(6)[:9], atol=1e-6)
 
 
 def test_bad_arguments():

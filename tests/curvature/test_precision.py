@@ -35,11 +35,11 @@ torch.nn.init.ones_(net.weight)
 land = bs.Landscape(net, "mse", (x, net(x).detach()))
 hessian = x.T.double() @ x.double() / 200
 assert abs(bs.trace(land, progress=False).value - hessian.trace()) < 1e-5 * hessian.trace()
-found = bs.llc(land, seed=int(sys.argv[1]), progress=False)
-stiffness = found.diagnostics["nbeta"] * torch.linalg.eigvalsh(hessian)
-exact = 0.5 * float((stiffness / (stiffness + found.diagnostics["gamma"])).sum())
+estimate = bs.llc(land, seed=int(sys.argv[1]), progress=False)
+stiffness = estimate.diagnostics["nbeta"] * torch.linalg.eigvalsh(hessian)
+exact = 0.5 * float((stiffness / (stiffness + estimate.diagnostics["gamma"])).sum())
 assert switches() == before
-print(json.dumps([found.value, exact, found.stderr, found.freedom]))
+print(json.dumps([estimate.value, exact, estimate.stderr, estimate.freedom]))
 """
 
 

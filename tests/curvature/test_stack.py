@@ -42,13 +42,13 @@ def diagonals(land, matrix):
     return {name: float(part.sum()) for name, part in land.unflatten(whole.diagonal().clone()).items()}
 
 
-def assert_traces(land, found, rel=1e-10):
-    assert found is not None
+def assert_traces(land, traces, rel=1e-10):
+    assert traces is not None
     fisher, hessian = diagonals(land, "fisher"), diagonals(land, "hessian")
     scale = max(abs(value) for value in hessian.values()) + max(fisher.values())
     for name in land.parameters:
-        assert found.fisher[name] == pytest.approx(fisher[name], abs=rel * scale)
-        assert found.fisher[name] + found.residual[name] == pytest.approx(hessian[name], abs=rel * scale)
+        assert traces.fisher[name] == pytest.approx(fisher[name], abs=rel * scale)
+        assert traces.fisher[name] + traces.residual[name] == pytest.approx(hessian[name], abs=rel * scale)
 
 
 @pytest.mark.parametrize("loss", ["cross_entropy", "gaussian", "bernoulli"])
@@ -272,7 +272,7 @@ def test_too_much_work_is_left_to_other_ways(monkeypatch, seed):
     assert stack_traces(deep, curved=True) is None
     assert stack_traces(deep, curved=False) is not None
     assert stack_traces(landscape(stacked(nn.Tanh, 5)), curved=True) is not None
-    found = bs.trace(deep, rtol=0.02, seed=seed, progress=False)
-    assert found.diagnostics["method"].startswith("closed form + ")
+    estimate = bs.trace(deep, rtol=0.02, seed=seed, progress=False)
+    assert estimate.diagnostics["method"].startswith("closed form + ")
     truth = sum(diagonals(deep, "hessian").values())
-    assert_within(found.value, truth, found.stderr, found.freedom, bias=1e-9)
+    assert_within(estimate.value, truth, estimate.stderr, estimate.freedom, bias=1e-9)

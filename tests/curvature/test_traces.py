@@ -70,11 +70,11 @@ def test_layer_traces_are_sums_of_the_diagonal(name, matrix, closed, monkeypatch
         monkeypatch.setattr(ghost, "stack_traces", lambda *args, **options: None)
     diagonal = (operator(land, matrix) @ torch.eye(land.dimension, dtype=f64)).diagonal()
     for memory in (None, 30_000):
-        found = layer_traces(land, matrix, memory=memory)
-        assert found.stderr == 0
-        assert found.value == pytest.approx(float(diagonal.sum()), rel=1e-10, abs=1e-14)
+        traces = layer_traces(land, matrix, memory=memory)
+        assert traces.stderr == 0
+        assert traces.value == pytest.approx(float(diagonal.sum()), rel=1e-10, abs=1e-14)
         for layer, part in land.unflatten(diagonal.clone()).items():
-            assert found.layers[layer] == (pytest.approx(float(part.sum()), rel=1e-10, abs=1e-14), 0.0)
+            assert traces.layers[layer] == (pytest.approx(float(part.sum()), rel=1e-10, abs=1e-14), 0.0)
 
 
 def test_normalizations_are_layers_too():
@@ -94,20 +94,20 @@ def test_many_outputs_are_sampled(monkeypatch, sampled, seed):
     with monkeypatch.context() as patch:
         patch.setattr(ghost, "MAX_ROOTS", 128)
         truth = layer_traces(land, "fisher")
-    found = layer_traces(land, "fisher", rtol=0.02, seed=seed)
-    assert truth.stderr == 0 < found.stderr <= 0.02 * found.value
-    assert_within(found.value, truth.value, found.stderr, found.freedom)
-    assert found.layers.keys() == truth.layers.keys()
-    pairs = [(*found.layers[name], exact) for name, (exact, _) in truth.layers.items()]
+    traces = layer_traces(land, "fisher", rtol=0.02, seed=seed)
+    assert truth.stderr == 0 < traces.stderr <= 0.02 * traces.value
+    assert_within(traces.value, truth.value, traces.stderr, traces.freedom)
+    assert traces.layers.keys() == truth.layers.keys()
+    pairs = [(*traces.layers[name], exact) for name, (exact, _) in truth.layers.items()]
     values, errors, exact = zip(*pairs, strict=True)
-    assert_within(values, exact, errors, found.freedom, bias=1e-12)
+    assert_within(values, exact, errors, traces.freedom, bias=1e-12)
 
 
 def test_draws_are_added_until_the_error_is_met(monkeypatch, seed):
     monkeypatch.setattr(ghost, "MAX_ROOTS", 0)
-    found = layer_traces(CASES["transformer"](f64), "fisher", rtol=0.02, seed=seed)
-    assert found.stderr <= 0.02 * found.value
-    assert found.passes % ghost.DRAWS_AT_ONCE == 0
+    traces = layer_traces(CASES["transformer"](f64), "fisher", rtol=0.02, seed=seed)
+    assert traces.stderr <= 0.02 * traces.value
+    assert traces.passes % ghost.DRAWS_AT_ONCE == 0
 
 
 @pytest.mark.parametrize("name", ["gaussian", "bernoulli"])
@@ -115,9 +115,9 @@ def test_random_roots_of_other_families(name, monkeypatch, sampled, seed):
     land = CASES[name](f64)
     truth = layer_traces(land, "fisher").value  # in closed form
     monkeypatch.setattr(ghost, "stack_traces", lambda *args, **options: None)
-    found = layer_traces(land, "fisher", rtol=0.02, seed=seed)
-    assert found.method == "sampled gradient norms"
-    assert_within(found.value, truth, found.stderr, found.freedom, bias=1e-9 * truth)
+    estimate = layer_traces(land, "fisher", rtol=0.02, seed=seed)
+    assert estimate.method == "sampled gradient norms"
+    assert_within(estimate.value, truth, estimate.stderr, estimate.freedom, bias=1e-9 * truth)
 
 
 class Gaussian:
@@ -133,10 +133,10 @@ class Gaussian:
 def test_own_likelihood_gets_drawn_labels(sampled, seed):
     x = torch.randn(60, 3, dtype=f64)
     land = bs.Landscape(nn.Linear(3, 2).double(), Gaussian(), (x, x[:, :2]))
-    found = layer_traces(land, "fisher", rtol=0.05, seed=seed)
+    estimate = layer_traces(land, "fisher", rtol=0.05, seed=seed)
     truth = 2 * float(x.square().sum(1).mean() + 1)
-    assert_within(found.value, truth, found.stderr, found.freedom)
-    assert 0 < found.stderr <= 0.05 * found.value
+    assert_within(estimate.value, truth, estimate.stderr, estimate.freedom)
+    assert 0 < estimate.stderr <= 0.05 * estimate.value
 
 
 # ---------------------------------------------------------------------- traces from probes
@@ -190,12 +190,12 @@ def test_low_rank_is_exact(method, dtype, seed):
 def test_values_are_unbiased_and_standard_errors_cover_the_truth(method, seed):
     values, repeats = 0.9 ** torch.arange(120.0), 100
     truth, whole = float(values.sum()), Dense(random_matrix(values), psd=True)
-    found = []
+    summaries = []
     for k in range(repeats):
         run = method(whole, seed + k)
         run.grow(24)
-        found.append(run.summary())
-    value, stderr, freedom = np.array(found).T
+        summaries.append(run.summary())
+    value, stderr, freedom = np.array(summaries).T
     spread = value.std(ddof=1)
     assert_within(value.mean(), truth, spread / math.sqrt(repeats), repeats - 1)
     assert (repeats - 1) * spread**2 < stats.chi2.isf(FALSE_ALARM, repeats - 1) * np.square(stderr).mean()
@@ -207,22 +207,22 @@ def test_values_are_unbiased_and_standard_errors_cover_the_truth(method, seed):
 
 def test_deflation_beats_plain_probes_where_it_should(seed):
     values = torch.arange(1, 301.0) ** -1.5
-    found = estimate_trace(Dense(random_matrix(values), psd=True), rtol=0.01, max_products=250, seed=seed)
-    assert found.method == "xnystrace"
-    assert found.products < 200  # Hutchinson alone: over a thousand
-    assert_within(found.value, float(values.sum()), found.stderr, found.freedom)
+    estimate = estimate_trace(Dense(random_matrix(values), psd=True), rtol=0.01, max_products=250, seed=seed)
+    assert estimate.method == "xnystrace"
+    assert estimate.products < 200  # Hutchinson alone: over a thousand
+    assert_within(estimate.value, float(values.sum()), estimate.stderr, estimate.freedom)
     signed = torch.cat([values, -values / 3])
-    found = estimate_trace(Dense(random_matrix(signed)), rtol=0.02, max_products=400, seed=seed)
-    assert found.method == "xtrace"
-    assert_within(found.value, float(signed.sum()), found.stderr, found.freedom)
+    estimate = estimate_trace(Dense(random_matrix(signed)), rtol=0.02, max_products=400, seed=seed)
+    assert estimate.method == "xtrace"
+    assert_within(estimate.value, float(signed.sum()), estimate.stderr, estimate.freedom)
 
 
 def test_few_probes_suffice_for_an_easy_matrix(seed):
     values = torch.linspace(0.9, 1.1, 400)
     whole = random_matrix(values)
-    found = estimate_trace(Dense(whole), rtol=0.01, seed=seed)
-    assert (found.method, found.products) == ("hutchinson", MIN_PROBES)
-    assert_within(found.value, float(values.sum()), hutchinson_error(whole, found.products))
+    estimate = estimate_trace(Dense(whole), rtol=0.01, seed=seed)
+    assert (estimate.method, estimate.products) == ("hutchinson", MIN_PROBES)
+    assert_within(estimate.value, float(values.sum()), hutchinson_error(whole, estimate.products))
 
 
 def hutchinson_error(whole, probes, sizes=None):
@@ -236,10 +236,10 @@ def hutchinson_error(whole, probes, sizes=None):
 def test_small_or_stubborn_matrices_are_summed_up(seed):
     assert estimate_trace(Dense(torch.eye(5)), rtol=0.01).method == "exact"
     values = torch.tensor([1.0, -1.0]).repeat(20) * torch.linspace(1, 2, 40)
-    found = estimate_trace(Dense(random_matrix(values)), rtol=0.001, sizes=[15, 25], seed=seed)
-    assert (found.method, found.stderr) == ("exact", 0.0)
-    assert found.value == pytest.approx(float(values.sum()))
-    assert sum(value for value, _ in found.blocks) == pytest.approx(found.value)
+    estimate = estimate_trace(Dense(random_matrix(values)), rtol=0.001, sizes=[15, 25], seed=seed)
+    assert (estimate.method, estimate.stderr) == ("exact", 0.0)
+    assert estimate.value == pytest.approx(float(values.sum()))
+    assert sum(value for value, _ in estimate.blocks) == pytest.approx(estimate.value)
 
 
 def test_blocks_come_from_the_same_probes(seed):
@@ -252,8 +252,8 @@ def test_blocks_come_from_the_same_probes(seed):
     # A sample variance of nearly normal terms: its relative standard error is √(2/(probes − 1)).
     assert_within((errors / exact_errors).square(), 1.0, math.sqrt(2 / (probes - 1)))
     assert float(values.sum()) == pytest.approx(run.summary()[0])
-    found = estimate_trace(Dense(whole), rtol=0.01, sizes=sizes, seed=seed)
-    assert sum(value for value, _ in found.blocks) == pytest.approx(found.value)
+    estimate = estimate_trace(Dense(whole), rtol=0.01, sizes=sizes, seed=seed)
+    assert sum(value for value, _ in estimate.blocks) == pytest.approx(estimate.value)
 
 
 def test_the_tolerance_counts_what_is_known_already(seed):
@@ -265,9 +265,9 @@ def test_the_tolerance_counts_what_is_known_already(seed):
 def test_zero_operator_and_spent_products(seed):
     assert estimate_trace(Dense(torch.zeros(50, 50)), rtol=0.01).value == 0
     hard = Dense(random_matrix(torch.linspace(-1, 1, 500)))
-    found = estimate_trace(hard, rtol=1e-6, max_products=40, seed=seed)
-    assert found.products <= 40
-    assert found.stderr > 0
+    estimate = estimate_trace(hard, rtol=1e-6, max_products=40, seed=seed)
+    assert estimate.products <= 40
+    assert estimate.stderr > 0
     assert estimate_trace(hard, rtol=0.01, max_products=4).products == 4
     balanced = estimate_trace(hard, rtol=0.01, offset=0.0, max_products=30, seed=seed)  # the trace itself is zero
     assert_within(balanced.value, 0.0, balanced.stderr, balanced.freedom)
@@ -279,8 +279,8 @@ def test_zero_operator_and_spent_products(seed):
 
 def test_wide_operators_stay_within_memory(seed):
     whole = Dense(random_matrix(torch.arange(1, 301.0) ** -1.5), psd=True)
-    found = estimate_trace(whole, rtol=0.01, max_products=200, memory=100_000, seed=seed)
-    assert found.method == "hutchinson"
+    estimate = estimate_trace(whole, rtol=0.01, max_products=200, memory=100_000, seed=seed)
+    assert estimate.method == "hutchinson"
 
 
 # ---------------------------------------------------------------------- piecewise affine networks

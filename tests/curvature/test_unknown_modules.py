@@ -138,10 +138,10 @@ def test_matrices_and_traces_against_references(case):
     ):
         assert torch.allclose(operator @ identity, expected, atol=1e-7)
     for matrix, dense in truth.items():
-        found = bs.trace(land, matrix=matrix, per_layer=True, rtol=0.001, progress=False)
-        assert abs(found.value - float(dense.trace())) <= max(1e-6, 6 * found.stderr)
+        estimate = bs.trace(land, matrix=matrix, per_layer=True, rtol=0.001, progress=False)
+        assert abs(estimate.value - float(dense.trace())) <= max(1e-6, 6 * estimate.stderr)
         blocks = dense.diagonal().split([tensor.numel() for tensor in land.parameters.values()])
-        for (value, error), block in zip(found.diagnostics["per_layer"].values(), blocks, strict=True):
+        for (value, error), block in zip(estimate.diagnostics["per_layer"].values(), blocks, strict=True):
             assert abs(value - float(block.sum())) <= max(1e-6, 6 * error)
     values = torch.linalg.eigvalsh(truth["fisher"])
     for method in ("exact", "dual"):
@@ -157,8 +157,8 @@ def test_float32_agrees(case):
     truth = references(*built(case))
     land = bs.Landscape(*(lambda net, x, y: (net, "mse", (x, y)))(*built(case, torch.float32)))
     for matrix in ("fisher", "covariance"):
-        found = bs.trace(land, matrix=matrix, progress=False)
-        assert found.value == pytest.approx(float(truth[matrix].trace()), rel=1e-4)
+        estimate = bs.trace(land, matrix=matrix, progress=False)
+        assert estimate.value == pytest.approx(float(truth[matrix].trace()), rel=1e-4)
 
 
 @pytest.mark.slow
@@ -183,9 +183,9 @@ def test_a_detached_part_counts_as_fixed(how):
     expected = 3 * (float(hidden.square().sum(1).mean()) + 1)
     assert stack_of(land) is None
     for matrix in ("hessian", "fisher"):
-        found = bs.trace(land, matrix=matrix, per_layer=True, progress=False)
-        assert found.value == pytest.approx(expected, rel=1e-10)
-        assert found.diagnostics["per_layer"]["first.weight"] == (0.0, 0.0)
+        estimate = bs.trace(land, matrix=matrix, per_layer=True, progress=False)
+        assert estimate.value == pytest.approx(expected, rel=1e-10)
+        assert estimate.diagnostics["per_layer"]["first.weight"] == (0.0, 0.0)
     part = land.restrict("out.*")
     for measure in (bs.soft_rank, bs.log_det):
         for matrix in ("fisher", "hessian"):
@@ -333,8 +333,8 @@ def test_rows_that_come_out_wrong_in_batches_are_taken_one_by_one():
     for matrix in ("fisher", "covariance"):
         gradients = Gradients(land, matrix)
         assert gradients.unstructured == ["scale"]
-        found = bs.trace(land, matrix=matrix, progress=False).value
-        assert found == pytest.approx(float(truth[matrix].trace()), rel=1e-10)
+        value = bs.trace(land, matrix=matrix, progress=False).value
+        assert value == pytest.approx(float(truth[matrix].trace()), rel=1e-10)
 
 
 def test_rows_of_a_wrong_shape_are_an_error(monkeypatch):

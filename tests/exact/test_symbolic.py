@@ -31,9 +31,9 @@ def test_compact_faces_are_what_positive_weights_select(points):
             values = [int(np.dot(weights, point)) for point in points]
             assert frozenset(p for p, v in zip(points, values, strict=True) if v == min(values)) in faces
     # And each is selected by some positive weight: the sum of the normals of the facets that meet in it.
-    found = facets(points)
+    result = facets(points)
     for face in faces:
-        normals = [u for u, c in found if all(np.dot(u, p) == c for p in face)]
+        normals = [u for u, c in result if all(np.dot(u, p) == c for p in face)]
         weights = np.sum(normals, axis=0)
         values = [int(weights @ np.array(p)) for p in points]
         assert weights.min() > 0

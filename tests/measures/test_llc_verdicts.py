@@ -30,6 +30,7 @@ def exact_draws():
         "virial": (position * here.gradient).sum(1),
         "soft_virial": TARGET.soft_virial(position, here.gradient),
         "distance": here.distance,
+        "excess_distance": here.excess * here.distance,
         "acceptance": torch.full((DRAWS * CHAINS,), 0.8),
     }
     return {name: values.double().numpy().reshape(DRAWS, CHAINS) for name, values in columns.items()}
@@ -52,12 +53,12 @@ def spoilt(name, change):
 
 def verdict(found):
     """Verdict and the first words of its reasons."""
-    estimate = judged(SAMPLER, found, {})
+    estimate = judged(SAMPLER, found)
     return estimate.verdict, [warning.split(":")[0] for warning in estimate.warnings]
 
 
 def test_exact_draws_are_believed():
-    estimate = judged(SAMPLER, outcome(exact_draws()), {})
+    estimate = judged(SAMPLER, outcome(exact_draws()))
     assert estimate.value == pytest.approx(EXACT, rel=1e-3)
     assert (estimate.verdict, estimate.warnings) == ("ok", ())
 
@@ -89,14 +90,16 @@ def test_what_the_run_itself_says_is_doubted():
     lost = replace(whole.main, alive=np.arange(CHAINS) > 0)
     assert verdict(replace(whole, runs=[lost])) == ("doubtful", ["diverged chains"])
     assert verdict(replace(whole, runs=[replace(whole.main, interrupted=True)])) == ("doubtful", ["partial"])
-    assert verdict(replace(whole, slope=0.2)) == ("doubtful", ["step-size bias"])
+    assert verdict(replace(whole, sampler="minibatch", slope=0.2)) == ("doubtful", ["step-size bias"])
+    assert verdict(replace(whole, sampler="sgld", slope=np.nan)) == ("doubtful", ["step-size bias"])
     assert verdict(replace(whole, stderr=0.2 * whole.excess)) == ("doubtful", ["imprecise"])
 
 
 def test_a_localiser_that_decides_is_told():
     whole = outcome(exact_draws())
-    sides = {AT.gamma / 3: (3 * EXACT, 0.01), 3 * AT.gamma: (EXACT / 3, 0.01)}
-    assert judged(SAMPLER, whole, sides).verdict == "ok", "directions are stiffer than γ"
-    stiff = Resolution(AT.nbeta, 100.0)
-    estimate = judged(SAMPLER, replace(whole, at=stiff), {100.0 / 3: (3 * EXACT, 0.01), 300.0: (EXACT / 3, 0.01)})
-    assert any(warning.startswith("prior-dominated") for warning in estimate.warnings)
+    assert judged(SAMPLER, whole).verdict == "ok", "directions are stiffer than γ"
+    columns = exact_draws()
+    steep = {"excess_distance": columns["excess"] * columns["distance"] + 0.8 * 2 * EXACT / AT.nbeta}
+    falling = replace(outcome(columns | steep), at=Resolution(AT.nbeta, 100.0))
+    assert judged(SAMPLER, falling).diagnostics["gamma_slope"] == pytest.approx(-0.8 * EXACT, rel=0.1)
+    assert any(warning.startswith("prior-dominated") for warning in judged(SAMPLER, falling).warnings)

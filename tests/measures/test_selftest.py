@@ -10,7 +10,7 @@ from torch import nn
 
 import basinscope as bs
 from basinscope.measures.planting import plant
-from basinscope.measures.selftest import judged, widths_of
+from basinscope.measures.selftest import relative_error, widths_of
 from basinscope.sampling.calibration import Resolution
 from chance import SAMPLED, assert_within
 
@@ -135,7 +135,7 @@ def test_verdicts_take_the_standard_error_into_account(error, stderr, verdict, r
     coupling = 0.006  # relative error of the reference
     sampled = math.sqrt(max(0.0, stderr**2 - coupling**2)) if math.isfinite(stderr) else stderr
     value = bs.Estimate("llc", (1 + error) * reference, sampled * reference, diagnostics={"sampler": "hmc"})
-    tried = judged(mlp(4, 3, 2), planted, at, value)
+    tried = relative_error(mlp(4, 3, 2), planted, at, value)
     assert tried.verdict == verdict
     assert reason in " ".join(tried.warnings)
 

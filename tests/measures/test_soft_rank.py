@@ -7,7 +7,7 @@ from torch import nn
 
 import basinscope as bs
 from basinscope.curvature import spectra
-from chance import SAMPLED, assert_share, assert_within
+from chance import assert_share, assert_within
 
 f64 = torch.float64
 
@@ -101,8 +101,8 @@ def test_lanczos_agrees_with_exact(matrix, order, seed):
     decay = 0.5 if matrix == "hessian" else 0.01
     exact = bs.soft_rank(land, weight_decay=decay, matrix=matrix, method="exact", order=order)
     found = bs.soft_rank(land, weight_decay=decay, matrix=matrix, method="lanczos", order=order, rtol=0.03, seed=seed)
-    assert found.stderr < 0.3
-    assert_within(found.value, exact.value, found.stderr, SAMPLED)
+    assert found.stderr < 0.3 + 0.1 * abs(exact.value)  # nearly zero where the probes agree, as they often do here
+    assert_within(found.value, exact.value, found.stderr, found.freedom, bias=1e-3)
     assert found.diagnostics["bracket"][0] <= found.value <= found.diagnostics["bracket"][1]
 
 
@@ -124,7 +124,7 @@ def test_lanczos_with_any_weight_decay_is_reproducible(decay, seed):
     first, again = (bs.log_det(land, weight_decay=decay, method="lanczos", seed=seed) for _ in range(2))
     assert first == again
     exact = bs.log_det(land, weight_decay=decay, method="exact").value
-    assert_within(first.value, exact, first.stderr, SAMPLED)
+    assert_within(first.value, exact, first.stderr, first.freedom, bias=1e-3)
 
 
 @pytest.mark.parametrize("method", ["exact", "dual", "kfac", "lanczos"])
@@ -136,7 +136,7 @@ def test_several_weight_decays_equal_separate_calls(method, seed):
         assert estimate.diagnostics["weight_decay"] == decay
         if method == "lanczos":  # the runs grow as far as the smallest weight decay asks
             together_stderr = estimate.stderr + alone.stderr
-            assert_within(estimate.value, alone.value, together_stderr, SAMPLED)
+            assert_within(estimate.value, alone.value, together_stderr, min(estimate.freedom, alone.freedom), bias=1e-3)
         else:
             assert estimate.value == alone.value
 

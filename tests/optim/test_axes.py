@@ -56,17 +56,17 @@ def test_members_side_by_side_are_members_alone():
     alone = [Axes({}) for _ in range(3)]
     for step in range(5):
         given = gradients(step, lead=(3,))
-        found = axes.directions(given, settings, [True] * len(SHAPES))
+        directions = axes.directions(given, settings, [True] * len(SHAPES))
         for m, other in enumerate(alone):
             own = other.directions([tensor[m] for tensor in given], settings, [True] * len(SHAPES))
-            for one, two in zip(found, own, strict=True):
+            for one, two in zip(directions, own, strict=True):
                 torch.testing.assert_close(one[m], two, rtol=1e-9, atol=1e-12)
 
 
 @lacking.GPU.mark
 @pytest.mark.parametrize("momentum", [0.0, 0.9])
 def test_recorded_steps_on_a_card_are_steps_on_the_processor(momentum):
-    found = []
+    trained = []
     for device in ("cpu", "cuda"):
         weights = [torch.nn.Parameter(torch.zeros(shape, dtype=torch.float64, device=device)) for shape in SHAPES]
         optimizer = OnlineNGD(weights, lr=0.1, momentum=momentum)
@@ -77,7 +77,7 @@ def test_recorded_steps_on_a_card_are_steps_on_the_processor(momentum):
             if step == 17:  # a resumed optimizer goes on in the same way
                 saved, optimizer = optimizer, OnlineNGD(weights, lr=0.1, momentum=momentum)
                 optimizer.load_state_dict(saved.state_dict())
-        found.append([weight.detach().cpu() for weight in weights])
-    for one, two in zip(*found, strict=True):
+        trained.append([weight.detach().cpu() for weight in weights])
+    for one, two in zip(*trained, strict=True):
         # Both start at ε = 1e-10, where a basis is known to 1e-16/1e-11 only.
         torch.testing.assert_close(one, two, rtol=1e-4, atol=1e-5)

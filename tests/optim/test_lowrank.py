@@ -67,9 +67,9 @@ def test_recursion_is_that_of_the_dense_matrix(rows, size, rank, eta):
         reference.update(stream[0])
     for batch in stream:
         truth = reference.apply(batch)
-        found = preconditioned(state, batch, alpha=0.3, rescale=False)
+        direction = preconditioned(state, batch, alpha=0.3, rescale=False)
         # Both start at ε = 1e-10, where a basis is known to 1e-16/1e-11 only.
-        assert torch.allclose(found, truth, rtol=1e-5, atol=1e-6 * float(truth.abs().max()))
+        assert torch.allclose(direction, truth, rtol=1e-5, atol=1e-6 * float(truth.abs().max()))
         scaled = preconditioned(state, batch, alpha=0.3, rescale=True)
         assert torch.allclose(scaled, truth * batch.norm() / truth.norm(), rtol=1e-5, atol=1e-6)
         state = updated(state, batch, eta=eta, **floors)
@@ -93,9 +93,9 @@ def test_many_matrices_at_once():
     together = initial(streams[0], 3, **options)
     alone = [initial(streams[0, i], 3, **options) for i in range(4)]
     for batch in streams:
-        found = preconditioned(together, batch, alpha=0.1, rescale=True)
+        direction = preconditioned(together, batch, alpha=0.1, rescale=True)
         for i in range(4):
-            assert torch.allclose(found[i], preconditioned(alone[i], batch[i], alpha=0.1, rescale=True), atol=1e-10)
+            assert torch.allclose(direction[i], preconditioned(alone[i], batch[i], alpha=0.1, rescale=True), atol=1e-10)
             alone[i] = updated(alone[i], batch[i], **options)
         together = updated(together, batch, **options)
 
@@ -143,12 +143,12 @@ def test_optimizer_goes_axis_by_axis(rescale):
                 references[axis] = Dense(size, (size + 1) // 2, 0.2, 0.3, 1e-10, 5e-4)
                 for _ in range(3):
                     references[axis].update(flat)
-            found = references[axis].apply(flat)
+            direction = references[axis].apply(flat)
             if t < 10 or t % 3 == 0:
                 references[axis].update(flat)
             if rescale:
-                found = found * flat.norm() / found.norm()
-            expected = found.view(rows.shape).transpose(axis, -1)
+                direction = direction * flat.norm() / direction.norm()
+            expected = direction.view(rows.shape).transpose(axis, -1)
         before = weight.detach().clone()
         weight.grad = gradient
         optimizer.step()

@@ -59,8 +59,8 @@ def test_exact_solves_the_damped_system(solve, alpha, samples):
     kappa = alpha / d * max(float(fisher.trace()), 1e-10)
     backward(net, batch)
     truth = torch.linalg.solve(fisher + kappa * torch.eye(d, dtype=f64), gradient(net))
-    found = move(net, ExactNGD(net, lr=1e-3, alpha=alpha, solve=solve), batch)
-    assert torch.allclose(found, truth, rtol=1e-8, atol=1e-9 * float(truth.abs().max()))
+    result = move(net, ExactNGD(net, lr=1e-3, alpha=alpha, solve=solve), batch)
+    assert torch.allclose(result, truth, rtol=1e-8, atol=1e-9 * float(truth.abs().max()))
 
 
 def test_epsilon_acts_only_beyond_the_trace():
@@ -78,11 +78,11 @@ def test_epsilon_acts_only_beyond_the_trace():
 
 
 def test_single_precision_follows_double_precision():
-    found = {}
+    results = {}
     for dtype in (torch.float32, f64):
         net, land = network(dtype)
-        found[dtype] = move(net, ExactNGD(net, lr=1.0, alpha=0.1), land.samples)
-    assert torch.allclose(found[torch.float32], found[f64], rtol=1e-3, atol=1e-4 * float(found[f64].abs().max()))
+        results[dtype] = move(net, ExactNGD(net, lr=1.0, alpha=0.1), land.samples)
+    assert torch.allclose(results[torch.float32], results[f64], rtol=1e-3, atol=1e-4 * float(results[f64].abs().max()))
 
 
 def test_exact_averages_over_batches():
@@ -119,11 +119,11 @@ def test_kfac_inverts_damped_factors():
         for matrix in (outputs, inputs.T @ inputs / len(inputs)):
             kappa = 0.1 / len(matrix) * matrix.trace()
             factors.append(torch.linalg.inv(matrix + kappa * torch.eye(len(matrix), dtype=f64)))
-        found = factors[0] @ slope @ factors[1]
-        truth += [found[:, :-1].flatten(), found[:, -1]]
+        result = factors[0] @ slope @ factors[1]
+        truth += [result[:, :-1].flatten(), result[:, -1]]
     truth = torch.cat(truth)
-    found = move(net, KFAC(net, lr=1e-3, alpha=0.1), land.samples)
-    assert torch.allclose(found, truth, rtol=1e-8, atol=1e-9 * float(truth.abs().max()))
+    result = move(net, KFAC(net, lr=1e-3, alpha=0.1), land.samples)
+    assert torch.allclose(result, truth, rtol=1e-8, atol=1e-9 * float(truth.abs().max()))
 
 
 def test_kfac_is_exact_for_linear_regression():
@@ -172,8 +172,8 @@ def test_without_rescaling_infinite_damping_is_a_slower_gradient_descent():
     trace = float(dense(land, "fisher").trace())
     backward(net, land.samples)
     slope = gradient(net)
-    found = move(net, ExactNGD(net, lr=1e9, alpha=1e9), land.samples)
-    assert torch.allclose(found * (1e9 / len(slope) * trace), slope, rtol=1e-6, atol=1e-9)
+    result = move(net, ExactNGD(net, lr=1e9, alpha=1e9), land.samples)
+    assert torch.allclose(result * (1e9 / len(slope) * trace), slope, rtol=1e-6, atol=1e-9)
 
 
 @pytest.mark.parametrize("name", BUILDERS)
@@ -251,11 +251,11 @@ def test_layers_of_every_kind():
             before = weights(net)
             optimizer.observe(land.samples)
             optimizer.step()
-            found = (before - weights(net)) / 1e-3
+            result = (before - weights(net)) / 1e-3
             if build is ExactNGD:
-                assert torch.allclose(found, truth, rtol=1e-6, atol=1e-8 * float(truth.abs().max()))
+                assert torch.allclose(result, truth, rtol=1e-6, atol=1e-8 * float(truth.abs().max()))
             else:
-                assert float(found @ slope) > 0
+                assert float(result @ slope) > 0
 
 
 def _module(land):

@@ -36,9 +36,9 @@ def train(net, optimizer, steps=12):
 def test_with_infinite_smoothing_every_step_is_that_of_torchs_sgd(name, nesterov):
     net, twin = (network(f64, dropout=0.0) for _ in range(2))
     own = {"lr": 0.1, "momentum": 0.9, "nesterov": nesterov, "weight_decay": 0.01}
-    found = train(net, BUILDERS[name](net, alpha=1e12, rescale=True, **own))
+    result = train(net, BUILDERS[name](net, alpha=1e12, rescale=True, **own))
     wanted = train(twin, torch.optim.SGD(twin.parameters(), **own))
-    assert torch.allclose(found, wanted, rtol=0, atol=1e-9)
+    assert torch.allclose(result, wanted, rtol=0, atol=1e-9)
 
 
 @pytest.mark.parametrize("alpha", [0.0, 0.3])
@@ -106,8 +106,8 @@ def test_it_needs_a_momentum():
 
 @pytest.mark.parametrize("kind", ["exact", "kfac", "online"])
 def test_the_papers_presets_have_it(kind):
-    found = preset("paper", kind)
-    assert (found["momentum"], found["nesterov"]) == (0.9, True)
+    options = preset("paper", kind)
+    assert (options["momentum"], options["nesterov"]) == (0.9, True)
 
 
 # ---------------------------------------------------------------------- populations
@@ -186,13 +186,13 @@ def directions(single, dtype, steps):
     scales = torch.logspace(0, -3, 60, dtype=f64)
     weight = torch.nn.Parameter(torch.zeros(30, 60, dtype=dtype))
     optimizer = OnlineNGD([weight], lr=1.0, alpha=0.01, single=single)
-    found = []
+    moves = []
     for _ in range(steps):
         weight.grad = (torch.randn(30, 60, generator=generator, dtype=f64) * scales).to(dtype)
         before = weight.detach().clone()
         optimizer.step()
-        found.append((before - weight.detach()).double())
-    return torch.stack(found), optimizer._axes.states[0, 1]
+        moves.append((before - weight.detach()).double())
+    return torch.stack(moves), optimizer._axes.states[0, 1]
 
 
 def test_the_published_arithmetic_is_the_same_algorithm_where_nothing_is_rounded_away():

@@ -11,6 +11,7 @@ import pytest
 from rich.console import Console
 
 import basinscope as bs
+from basinscope.report import figures
 from basinscope.report.story import story
 from basinscope.report.words import number, with_error
 from hostile_names import NAMES
@@ -54,6 +55,15 @@ def test_the_quadratic_part_is_half_the_soft_rank_at_the_measured_resolution(rep
     matrix = report["half_soft_rank"].diagnostics["matrix"]
     exact = bs.soft_rank(land, weight_decay=found["gamma"] / found["nbeta"], matrix=matrix).value
     assert report["half_soft_rank"].value == pytest.approx(exact / 2, rel=1e-6)
+
+
+def test_the_slope_is_drawn_over_the_localisation(report):
+    measured = report.final
+    found = measured.llc.diagnostics
+    assert found["gamma_slope"] < 0
+    assert "slope ∂λ̂/∂log γ by sampling" in figures.resolutions(measured)
+    flat = dataclasses.replace(measured.llc, diagnostics={"gamma": found["gamma"]})
+    assert figures.resolutions(dataclasses.replace(measured, curve=(), llc=flat)) is None, "one point is no figure"
 
 
 def test_json_comes_back_as_it_was(report, tmp_path):

@@ -9,12 +9,13 @@ import basinscope as bs
 from basinscope.measures import checks, llc_checks
 from basinscope.measures.measured import Measurement
 from basinscope.report.story import story
+from basinscope.sampling import convergence
 
 SOUND = {
     "started": 8, "chains": 8, "draws": 100, "burn_in": 50, "diverged": 0, "interrupted": False, "sampler": "hmc",
     "acceptance": 0.8, "rhat": 1.05, "drift": 0.0, "virial": 1.0, "virial_stderr": 0.001, "slope": 0.0, "nbeta": 10.0,
     "gamma": 1.0, "largest_eigenvalue": 0.01, "gradient_term": 0.0, "batch_size": None,
-    "gamma_curve": [(1 / 3, 12.0, 0.1), (1.0, 10.0, 0.1), (3.0, 8.0, 0.1)],
+    "gamma_slope": -2.0, "rtol": 0.02,
 }  # fmt: skip
 
 
@@ -33,8 +34,8 @@ def table(report):
 @pytest.mark.parametrize(
     ("module", "name", "value"),
     [
-        (checks, "MAX_RHAT", 1.01), (checks, "MAX_RELATIVE_STDERR", 0.01), (llc_checks, "MIN_ACCEPTANCE", 0.9),
-        (llc_checks, "MIN_LOCALISER_GROWTH", 1.1),
+        (convergence, "MAX_RHAT", 1.01), (checks, "MAX_RELATIVE_STDERR", 0.01), (llc_checks, "MIN_ACCEPTANCE", 0.9),
+        (llc_checks, "MAX_LOCALISER_SHARE", 0.1),
     ],
 )  # fmt: skip
 def test_a_limit_moves_the_page_the_table_and_the_text(report, monkeypatch, module, name, value):
@@ -51,9 +52,7 @@ def test_a_limit_moves_the_page_the_table_and_the_text(report, monkeypatch, modu
     assert after["llc"].columns()["llc_warnings"] == warning
 
 
-@pytest.mark.parametrize(
-    "changes", [{"interrupted": True}, {"gamma_curve": [(1, 25.0, 0.1), (3, 10.0, 0.1), (9, 3.0, 0.1)]}]
-)
+@pytest.mark.parametrize("changes", [{"interrupted": True}, {"gamma_slope": -9.5}])
 def test_a_page_that_says_a_check_did_not_pass_shows_it(report, changes):
     shaky = with_llc(report, **changes)
     assert "a check did not pass" in shaky.to_html()

@@ -14,7 +14,7 @@ import pytest
 import small_studies
 from basinscope.errors import BasinscopeError, InputError, StoreError
 from basinscope.runs.driver import INTERRUPTED, run
-from basinscope.runs.executors.base import Plan
+from basinscope.runs.executors.base import RunPlan
 from basinscope.runs.executors.inline import Inline
 from basinscope.runs.executors.local import Local
 from basinscope.runs.lease import driver, driving
@@ -365,11 +365,11 @@ def test_nothing_is_started_that_would_end_too_late(tmp_path):
     summary = drive(Uneven(), tmp_path, settings={"count": 4}, minutes=10 / 60, on=Shortest())
     assert (summary.fresh, summary.stopped) == (3, "the time was up")
     assert summary.seconds < 9
-    told = Plan(small_studies.ORBITS, None, Store(tmp_path), lambda: 1.0, lambda unit: unit.cost)
+    told = RunPlan(small_studies.ORBITS, None, Store(tmp_path), lambda: 1.0, lambda unit: unit.cost)
     waiting = deque(Unit((str(cost),), ({},), frozenset(), cost) for cost in (9.0, 0.5, 0.1))
     assert [unit.cost for unit in iter(lambda: told.next(waiting), None)] == [0.5, 0.1]
     assert [unit.cost for unit in waiting] == [9.0]
-    patient = Plan(small_studies.ORBITS, None, Store(tmp_path), lambda: 0.0)
+    patient = RunPlan(small_studies.ORBITS, None, Store(tmp_path), lambda: 0.0)
     assert patient.next(waiting) is None
 
 

@@ -14,9 +14,9 @@ import torch
 from scipy.linalg import solve_discrete_lyapunov
 
 from basinscope.sampling.kernels import BAOAB, HMC, MALA, SGLD, SGNHT, LeimkuhlerMatthews, Random, RMSPropSGLD
-from basinscope.sampling.kernels.base import LONG, row_dot
 from basinscope.sampling.kernels.hmc import LEAPFROG, THREE_STAGES
 from basinscope.sampling.kernels.metropolis import Point, choose
+from basinscope.sampling.rows import LONG, row_dot
 from basinscope.sampling.target import Evaluation
 from chance import assert_within
 

@@ -1,6 +1,5 @@
 """Chains that leave w* for good: a verdict in words, never a crash."""
 
-import dataclasses
 import math
 
 import numpy as np
@@ -10,7 +9,6 @@ from torch import nn
 
 import basinscope as bs
 from basinscope.sampling.diagnostics import effective_size
-from basinscope.sampling.local import Sampler
 
 x = torch.randn(200, 3, generator=torch.Generator().manual_seed(0))
 
@@ -67,36 +65,3 @@ def test_a_lost_measurement_still_has_its_curvature():
 
 def test_no_chains_have_no_effective_size():
     assert math.isnan(effective_size(np.empty((0, 8))))
-
-
-# ---------------------------------------------------------------------- interruptions
-
-
-def regression():
-    net = nn.Linear(3, 1)
-    with torch.no_grad():
-        return bs.Landscape(net, "mse", (x, net(x)))
-
-
-@pytest.mark.parametrize("during", [1, 2])
-@pytest.mark.parametrize("caught", [True, False], ids=["by the sampler", "before it has draws"])
-def test_an_interruption_beside_the_main_run_is_said(monkeypatch, during, caught):
-    run, calls = Sampler.run, []
-
-    def interrupted(self, at, report, start=None):
-        outcome = run(self, at, report, start)
-        if start is not None:
-            calls.append(at.gamma)
-        if len(calls) != during:
-            return outcome
-        if not caught:
-            raise KeyboardInterrupt
-        return dataclasses.replace(outcome, runs=[dataclasses.replace(outcome.main, interrupted=True)])
-
-    monkeypatch.setattr(Sampler, "run", interrupted)
-    found = bs.llc(regression(), sampler="hmc", chains=4, draws=40, budget=1.0, progress=False)
-    assert len(calls) == during  # nothing goes on after an interruption
-    assert found.diagnostics["interrupted"]
-    assert found.verdict != "ok"
-    assert any(reason.startswith("partial: sampling was interrupted") for reason in found.warnings)
-    assert len(found.diagnostics["gamma_curve"]) == 1

@@ -11,6 +11,7 @@ from basins import quadratic
 from basinscope.measures.llc import llc
 from basinscope.measures.planting import plant
 from basinscope.sampling.chains import ChainLosses
+from basinscope.sampling.equilibrium import Mean
 from basinscope.sampling.minibatches import evaluations
 from basinscope.sampling.pace import (
     LARGEST_STEP,
@@ -124,7 +125,7 @@ def test_larger_batches_are_taken_where_they_cost_little():
 
 def told(means, errors, size=0.4):
     runs = zip((size, size / 2, size / 4), means, errors, strict=True)
-    return [SimpleNamespace(step_size=s, excess=lambda control, m=m, e=e: (m, e)) for s, m, e in runs]
+    return [SimpleNamespace(step_size=s, plain=lambda m=m, e=e: Mean(m, e)) for s, m, e in runs]
 
 
 def test_chains_tell_their_bias():

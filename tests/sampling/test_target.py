@@ -139,13 +139,30 @@ def test_control_variates_take_out_the_noise_at_the_origin(target, position):
     plain = target.minibatch(position, chosen)
     shift = target.minibatch(zero, chosen).gradient - target.full(zero).gradient
     torch.testing.assert_close(found.gradient, plain.gradient - shift, rtol=1e-9, atol=1e-11)
-    assert torch.equal(found.excess, plain.excess)
-    # And unbiased: over all single-sample minibatches it averages to the full gradient.
+    away = (position * shift).sum(1) / NBETA  # δ·e = z·(Se)
+    torch.testing.assert_close(found.excess, plain.excess - away, rtol=1e-9, atol=1e-11)
+    # And unbiased: over all single-sample minibatches they average to the full gradient and excess loss.
     every = torch.arange(40)[:, None]
-    repeated = position[:1].expand(40, -1)
-    torch.testing.assert_close(
-        target.controlled(repeated, every, mean).gradient.mean(0),
-        target.full(position[:1]).gradient[0],
-        rtol=1e-9,
-        atol=1e-11,
-    )
+    single, exact = target.controlled(position[:1].expand(40, -1), every, mean), target.full(position[:1])
+    torch.testing.assert_close(single.gradient.mean(0), exact.gradient[0], rtol=1e-9, atol=1e-11)
+    torch.testing.assert_close(single.excess.mean(), exact.excess[0], rtol=1e-9, atol=1e-11)
+
+
+def test_noise_of_the_controlled_loss_of_a_regression():
+    # Excess losses of a regression are (x·δ)²/2 − e x·δ. The batch's gradient at w*, −Σ e x/m, explains the second part
+    # but for its mean, so that only the spread of the first is left, divided by the number of samples in a batch.
+    land = quadratic([2.0, 0.5, 0.1], n=300, noise=1.5, dtype=f64)
+    losses = ChainLosses(land)
+    target = Target(losses, NBETA, GAMMA, Whitening.identity(losses.origin))
+    delta = torch.tensor([[0.3, -0.2, 0.5]], dtype=f64)
+    x, y = land.samples.inputs, land.samples.target
+    along, residual = (x @ delta[0]), (y - x @ land.parameters["weight"].T)[:, 0]
+    chosen = torch.randint(300, (20_000, 8), generator=torch.Generator().manual_seed(0))
+    rows = delta.expand(20_000, -1)
+    mean = losses.gradient(torch.zeros_like(delta))[0]
+    for found, exact in (
+        (target.minibatch(rows, chosen).excess, (along**2 / 2 - residual * along).var(correction=0) / 8),
+        (target.controlled(rows, chosen, mean).excess, (along**2 / 2).var(correction=0) / 8),
+    ):
+        # 20,000 means of 8: their variance is known to some √(3/20,000) of it
+        assert float(found.var()) == pytest.approx(float(exact), rel=0.08)

@@ -10,6 +10,7 @@ from basins import quadratic
 from basinscope.measures.planting import plant
 from basinscope.sampling.calibration import Resolution
 from basinscope.sampling.chains import ChainLosses
+from basinscope.sampling.equilibrium import Mean, Virials
 from basinscope.sampling.extrapolation import UNSEEN_BEND, extrapolated
 from basinscope.sampling.local import Sampler, Settings
 from basinscope.sampling.minibatches import gradient_noise, minibatches, noise_trace
@@ -20,15 +21,22 @@ from chance import SAMPLED, assert_within
 SIZES = (0.4, 0.2, 0.1)
 
 
-def fit(values, errors=(0.1, 0.1, 0.1), unseen=0.0, noises=(0.0, 0.0, 0.0)):
-    """`extrapolated` of runs whose means and standard errors are given."""
-    found = zip(SIZES, values, errors, noises, strict=True)
+def fit(values, errors=(0.1, 0.1, 0.1), noises=(0.0, 0.0, 0.0), virials=(100.0, 100.0, 100.0), freedom=math.inf):
+    """`extrapolated` of runs whose means, standard errors and virials are given."""
+    found = zip(SIZES, values, errors, noises, virials, strict=True)
 
-    def run(size, value, error, noise):
-        told = (value, error, unseen)
+    def run(size, value, error, noise, virial):
+        told = Virials(np.array([virial, 0.0]), np.array([0.1, 1.0]), np.array([100.0, 0.0]))
+
+        def corrected(correction):
+            """As a run does: half of what the virial lacks beyond chance is made up for."""
+            lacking = (1 - virial / 100) * (1 - correction.chance[0])
+            return Mean(value * (1 + lacking / 2), error, freedom)
+
         return SimpleNamespace(
-            step_size=size, excess_and_unseen=lambda control: told, profits=lambda most: True, noise=noise
-        )
+            step_size=size, corrected=corrected, profits=lambda: False, virials=lambda: told, noise=noise,
+            target=SimpleNamespace(nbeta=1.0),
+        )  # fmt: skip
 
     return extrapolated([run(*each) for each in found])
 
@@ -92,11 +100,24 @@ def test_a_parabola_is_off_by_no_more_than_its_bend_says():
 
 
 def test_what_no_chain_has_seen_is_missing_at_all_step_sizes():
-    seen, partly = (fit([3 + 5 * size for size in SIZES], (0.1,) * 3, unseen) for unseen in (0.0, 0.25))
-    assert partly[:2] == seen[:2]
-    assert partly.stderr == pytest.approx(math.hypot(seen.stderr, 0.25 * 3))
-    bent = fit([9.0, 4.0, 3.5], (0.01,) * 3, 0.25)
-    assert bent.value == pytest.approx(3.0), "a bend shows though each run's own error is far larger"
+    values = [3 + 5 * size for size in SIZES]
+    seen, partly = fit(values), fit(values, virials=(80.0, 80.0, 80.0))
+    assert seen.value == pytest.approx(3.0)
+    assert partly.value == pytest.approx(3.3, rel=1e-3), "between what was seen and that over the virial ratio"
+    charged = (3.3 / 0.8 - 3.3) / math.sqrt(12)
+    assert partly.stderr == pytest.approx(math.hypot(seen.stderr, charged), rel=0.05)
+    # Bias of the steps lifts the virials as it lifts the means; at step size zero they are right.
+    lifted = fit(values, virials=[100 + 50 * size for size in SIZES])
+    assert lifted[:2] == pytest.approx(seen[:2], rel=1e-6)
+
+
+def test_degrees_of_freedom_of_an_intercept():
+    # Welch and Satterthwaite: of one dominating error, its own; of several, more.
+    few = fit([3.0, 3.0, 3.0], freedom=3.0)
+    assert 3 < few.freedom < 9
+    assert fit([3.0, 3.0, 3.0]).freedom == math.inf
+    steep = fit([3 + 5 * size for size in SIZES], freedom=3.0)
+    assert steep.freedom > few.freedom, "the way to zero is not known from chains"
 
 
 def test_bias_is_extrapolated_in_the_noise_that_makes_it():

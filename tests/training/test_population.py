@@ -487,7 +487,7 @@ def test_bad_input(call, match):
 @pytest.mark.parametrize("held", [2**25, 22 * 5])
 def test_the_order_of_work_on_a_gpu_changes_nothing(name, held, monkeypatch):
     """There the minibatches of many steps are drawn at once, and all rows take their step together."""
-    monkeypatch.setattr(steps, "_DRAWN", held)
+    monkeypatch.setattr(steps, "_MAX_INDICES", held)
     build = double(NETWORKS[name][0])
     here, there = (Population(build, MEMBERS, (IMAGES, LABELS)) for _ in range(2))
     here.train(64, progress=False)

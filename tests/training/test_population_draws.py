@@ -12,14 +12,14 @@ from chance import FALSE_ALARM, assert_within
 def reference(seed_key, step, batch, size):
     """The same in Python's own integers."""
     mask = 2**64 - 1
-    found = []
+    numbers = []
     for j in range(1, -(-batch // 2) + 1):
         z = ((step * 2**20 + j) * 0x9E3779B97F4A7C15 + seed_key) & mask
         z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & mask
         z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & mask
         z ^= z >> 31
-        found += [(z >> 32) * size >> 32, (z & 0xFFFFFFFF) * size >> 32]
-    return found[:batch]
+        numbers += [(z >> 32) * size >> 32, (z & 0xFFFFFFFF) * size >> 32]
+    return numbers[:batch]
 
 
 @pytest.mark.parametrize("step", [0, 7, 199_999])

@@ -45,8 +45,8 @@ def test_noise_moves_the_members_and_repeats():
     def ended():
         torch.manual_seed(0)
         member = [Member(seed=0, lr=1.0, batch_size=16)]
-        found = Population(lambda: ffnn([3, 4, 2]), member, blob(), optimizer=EntropySGD(noise=0.1))
-        found.train(20, progress=False)
-        return found.parameters["1.weight"]
+        population = Population(lambda: ffnn([3, 4, 2]), member, blob(), optimizer=EntropySGD(noise=0.1))
+        population.train(20, progress=False)
+        return population.parameters["1.weight"]
 
     assert torch.equal(ended(), ended())

@@ -153,6 +153,36 @@ def test_cifar_records(tmp_path, monkeypatch):
         data.load("cifar10", folder=tmp_path)
 
 
+def test_a_small_file_gives_the_same_view(tmp_path):
+    images = torch.rand(6, 7, 7)
+    labels = torch.arange(6)
+    place = tmp_path / "full" / "cifar10"
+    place.mkdir(parents=True)
+    arrays = {"x_train": images[:4], "y_train": labels[:4], "x_test": images[4:], "y_test": labels[4:]}
+    np.savez(place / "cifar10_7x7_gray.npz", **{name: tensor.numpy() for name, tensor in arrays.items()})
+    path = data.shrink("cifar10", to=tmp_path / "small", folder=tmp_path / "full")
+    made = data.load("cifar10", view="7x7", folder=tmp_path / "small")
+    assert torch.equal(torch.cat([made.train[0], made.test[0]])[:, 0], images)
+    assert torch.cat([made.train[1], made.test[1]]).tolist() == labels.tolist()
+    assert made.train[0].shape == (4, 1, 7, 7)
+    with pytest.raises(InputError, match=r"cifar-10-binary\.tar\.gz, which is not there"):
+        data.load("cifar10", folder=tmp_path / "small")  # the view alone
+    content = bytearray(path.read_bytes())
+    content[80] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(InputError, match="no whole archive"):
+        data.load("cifar10", view="7x7", folder=tmp_path / "small")
+    with pytest.raises(InputError, match="unknown data set 'digits'"):
+        data.shrink("digits", to=tmp_path)
+
+
+def test_the_official_files_come_before_a_small_one(tmp_path, tiny_mnist):
+    expected = data.load("mnist", view="7x7")
+    zeros = {"x_train": np.zeros((1, 7, 7)), "y_train": [0], "x_test": np.zeros((1, 7, 7)), "y_test": [0]}
+    np.savez(tiny_mnist / "mnist_7x7_gray.npz", **zeros)
+    assert torch.equal(data.load("mnist", view="7x7").train[0], expected.train[0])
+
+
 def test_svhn_matrices(tmp_path, monkeypatch):
     rng = np.random.default_rng(0)
     images = rng.integers(256, size=(32, 32, 3, 4), dtype=np.uint8)

@@ -85,8 +85,8 @@ def test_a_transformer_has_a_hessian(seed):
 
     dense = torch.autograd.functional.hessian(loss, land.flatten(land.parameters))
     torch.testing.assert_close(dense, dense.T)
-    found = bs.trace(land, rtol=0.01, seed=seed, progress=False)
-    assert_within(found.value, float(dense.trace()), found.stderr, found.freedom, bias=1e-6)
+    estimate = bs.trace(land, rtol=0.01, seed=seed, progress=False)
+    assert_within(estimate.value, float(dense.trace()), estimate.stderr, estimate.freedom, bias=1e-6)
 
 
 def test_calibration_normalizes_every_layer():

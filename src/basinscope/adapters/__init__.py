@@ -1,1 +1,1 @@
-"""Networks and data of other packages as what a `Landscape` takes: model, loss and data."""
+"""Adapters from other packages: their networks and data as the model, loss and data of a `Landscape`."""

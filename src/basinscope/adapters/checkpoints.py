@@ -1,4 +1,4 @@
-"""Weights of a network from whatever file they were saved in, without running any code that the file may hold."""
+"""Weights of a network from files of every common format, without running any code that a file may hold."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from ..errors import InputError
 from .training_file import is_training_checkpoint, load_checkpoint
 
 SAFE, TORCH = (".safetensors",), (".pt", ".pth", ".bin", ".ckpt")
-_WRAPPED = ("state_dict", "model_state_dict", "model", "module")  # where others keep the weights in a larger file
+_STATE_KEYS = ("state_dict", "model_state_dict", "model", "module")  # where others keep the weights in a larger file
 _PREFIXES = ("module.", "_orig_mod.", "model.", "network.")  # what wrappers put before every name
-_SHOWN = 5
+_MAX_LISTED = 5
 
 
 def read_weights(path: Path) -> dict[str, Tensor]:
@@ -31,15 +31,15 @@ def read_weights(path: Path) -> dict[str, Tensor]:
         weights = _read_torch(path)
     else:
         raise InputError(f"{path} is no checkpoint: expected a file that ends in {', '.join(SAFE + TORCH)}")
-    for name in _WRAPPED:
+    for name in _STATE_KEYS:
         inner = weights.get(name)
         if isinstance(inner, Mapping):
             weights = dict(inner)
             break
-    found = {str(name): value for name, value in weights.items() if isinstance(value, Tensor)}
-    if not found:
+    tensors = {str(name): value for name, value in weights.items() if isinstance(value, Tensor)}
+    if not tensors:
         raise InputError(f"{path} holds no tensors by name — save model.state_dict()")
-    return found
+    return tensors
 
 
 def _read_safetensors(path: Path) -> dict[str, Any]:
@@ -47,15 +47,15 @@ def _read_safetensors(path: Path) -> dict[str, Any]:
     from safetensors.torch import load_file
 
     try:
-        found: dict[str, Any] = load_file(path)
-        return found
+        weights: dict[str, Any] = load_file(path)
+        return weights
     except (SafetensorError, OSError) as error:
         raise InputError(f"{path} cannot be read: {error} — it is damaged, or still being written") from error
 
 
 def _read_torch(path: Path) -> dict[str, Any]:
     try:
-        found = torch.load(path, map_location="cpu", weights_only=True)
+        content = torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
         raise InputError(
             f"{path} holds pickled objects besides tensors, and loading those could run any code: it is refused. Where "
@@ -65,17 +65,17 @@ def _read_torch(path: Path) -> dict[str, Any]:
             f's.save_file({{k: v.contiguous() for k, v in c.items()}}, {str(path.with_suffix(".safetensors"))!r})"'
         ) from error
     except (RuntimeError, EOFError, OSError, ValueError, KeyError) as error:
-        told = (str(error).splitlines() or [type(error).__name__])[0]
-        raise InputError(f"{path} cannot be read: {told} — it is damaged, or still being written") from error
-    if not isinstance(found, Mapping):
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise InputError(f"{path} cannot be read: {reason} — it is damaged, or still being written") from error
+    if not isinstance(content, Mapping):
         raise InputError(
-            f"{path} holds a {type(found).__name__} — save model.state_dict(), a mapping of names to tensors"
+            f"{path} holds a {type(content).__name__} — save model.state_dict(), a mapping of names to tensors"
         )
-    return dict(found)
+    return dict(content)
 
 
 def fitting(network: nn.Module, weights: Mapping[str, Tensor], source: Path) -> dict[str, Tensor]:
-    """The weights under the network's own names; an error that names what is missing, left over or of another shape.
+    """The weights under the network's own names; refused where some are missing, left over or of another shape.
 
     Names with the prefix that a wrapper puts before every one of them (`module.`, `_orig_mod.`) fit without it. A tied
     parameter, which has two names, may be saved under one of them.
@@ -84,37 +84,40 @@ def fitting(network: nn.Module, weights: Mapping[str, Tensor], source: Path) -> 
         >>> fitting(nn.Linear(1, 1), {"module.weight": torch.ones(1, 1), "module.bias": torch.ones(1)}, Path("x"))
         {'weight': tensor([[1.]]), 'bias': tensor([1.])}
     """
-    wanted = network.state_dict()
-    found = dict(weights)
-    while not found.keys() & wanted.keys():
-        prefix = next((each for each in _PREFIXES if all(name.startswith(each) for name in found)), None)
+    expected = network.state_dict()
+    saved = dict(weights)
+    while not saved.keys() & expected.keys():
+        prefix = next((prefix for prefix in _PREFIXES if all(name.startswith(prefix) for name in saved)), None)
         if prefix is None:
             break
-        found = {name.removeprefix(prefix): value for name, value in found.items()}
-    places = {name: tensor.data_ptr() for name, tensor in wanted.items() if tensor.numel()}
-    saved = {places[name]: value for name, value in found.items() if name in places}
-    found = {**{name: saved[place] for name, place in places.items() if place in saved}, **found}
-    missing, extra = [name for name in wanted if name not in found], [name for name in found if name not in wanted]
+        saved = {name.removeprefix(prefix): value for name, value in saved.items()}
+    # The names of a tied parameter share an address, and the value saved under one of them counts for all.
+    addresses = {name: tensor.data_ptr() for name, tensor in expected.items() if tensor.numel()}
+    by_address = {addresses[name]: value for name, value in saved.items() if name in addresses}
+    saved = {**{name: by_address[place] for name, place in addresses.items() if place in by_address}, **saved}
+    missing = [name for name in expected if name not in saved]
+    extra = [name for name in saved if name not in expected]
     shapes = [
-        f"{name} is {tuple(found[name].shape)} in the file and {tuple(tensor.shape)} in the network"
-        for name, tensor in wanted.items()
-        if name in found and found[name].shape != tensor.shape
+        f"{name} is {tuple(saved[name].shape)} in the file and {tuple(tensor.shape)} in the network"
+        for name, tensor in expected.items()
+        if name in saved and saved[name].shape != tensor.shape
     ]
     if missing or extra or shapes:
-        told = [
+        problems = [
             *([f"missing {_listed(missing)}"] if missing else []),
             *([f"left over {_listed(extra)}"] if extra else []),
             *([_listed(shapes, "; ")] if shapes else []),
         ]
         raise InputError(
-            f"{source} does not fit the network: {'; '.join(told)} — check that --model builds what was saved"
+            f"{source} does not fit the network: {'; '.join(problems)} — check that --model builds what was saved"
         )
-    return {name: found[name] for name in wanted}
+    return {name: saved[name] for name in expected}
 
 
 def _listed(names: list[str], mark: str = ", ") -> str:
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return mark.join(names[:_SHOWN]) + more
+    """The first few names, and the number of the others."""
+    more = f" and {len(names) - _MAX_LISTED} more" if len(names) > _MAX_LISTED else ""
+    return mark.join(names[:_MAX_LISTED]) + more
 
 
 def checkpoints_in(path: Path) -> list[Path]:
@@ -126,12 +129,12 @@ def checkpoints_in(path: Path) -> list[Path]:
         return [path]
     if not path.is_dir():
         raise InputError(f"there is no checkpoint at {path}: expected a file or a folder of them")
-    found = [each for each in path.iterdir() if each.is_file() and each.suffix.lower() in SAFE + TORCH]
-    if not found:
-        part = any(each.name.endswith(".part") for each in path.iterdir())
+    files = [file for file in path.iterdir() if file.is_file() and file.suffix.lower() in SAFE + TORCH]
+    if not files:
+        part = any(file.name.endswith(".part") for file in path.iterdir())
         why = "its first checkpoint is still being written" if part else f"expected files in {', '.join(SAFE + TORCH)}"
         raise InputError(f"folder {path} holds no checkpoint: {why}")
-    return sorted(found, key=lambda each: (each.stem == "checkpoint", numbers_in(each.stem), each.name))
+    return sorted(files, key=lambda file: (file.stem == "checkpoint", numbers_in(file.stem), file.name))
 
 
 def numbers_in(text: str) -> list[int]:
@@ -141,4 +144,4 @@ def numbers_in(text: str) -> list[int]:
         >>> numbers_in("epoch-3-step-00000120")
         [3, 120]
     """
-    return [int(each) for each in re.findall(r"\d+", text)]
+    return [int(digits) for digits in re.findall(r"\d+", text)]

@@ -18,7 +18,7 @@ _LOSSES = {
     "regression": "mse",
     "single_label_classification": "cross_entropy",
 }
-IGNORED = -100  # torch's mark of positions that do not count
+IGNORED_LABEL = -100  # torch's mark of positions that do not count
 
 
 def pretrained(source: str | Path | nn.Module) -> Any:
@@ -34,10 +34,10 @@ def pretrained(source: str | Path | nn.Module) -> Any:
         import transformers
     except ImportError as error:
         raise InputError("models by name need transformers — install basinscope[transformers]") from error
-    named = transformers.AutoConfig.from_pretrained(source).architectures
-    if not named or not hasattr(transformers, named[0]):
-        raise InputError(f"the configuration of {source} names no class to load it with: architectures is {named}")
-    return getattr(transformers, named[0]).from_pretrained(source, dtype=torch.float32).eval()
+    classes = transformers.AutoConfig.from_pretrained(source).architectures
+    if not classes or not hasattr(transformers, classes[0]):
+        raise InputError(f"the configuration of {source} names no class to load it with: architectures is {classes}")
+    return getattr(transformers, classes[0]).from_pretrained(source, dtype=torch.float32).eval()
 
 
 def task(model: Any) -> tuple[str, bool]:
@@ -74,30 +74,31 @@ def model_data(data: Any, causal: bool) -> Samples:
     if isinstance(data, Tensor):
         data = {"input_ids": data}
     if isinstance(data, Mapping):
-        found = read(_labelled(data))
+        samples = read(_labelled(data))
     elif isinstance(data, Samples):
-        found = data
+        samples = data
     elif hasattr(data, "__getitem__") and hasattr(data, "__len__") and not isinstance(data, (list, tuple)):
         items = [_labelled(data[i]) for i in range(len(data))]
-        found = read({key: torch.stack([torch.as_tensor(item[key]) for item in items]) for key in items[0]})
+        samples = read({key: torch.stack([torch.as_tensor(item[key]) for item in items]) for key in items[0]})
     else:
-        found = read([_labelled(batch) for batch in data])
-    if not isinstance(found.inputs, Mapping) or "input_ids" not in found.inputs:
+        samples = read([_labelled(batch) for batch in data])
+    if not isinstance(samples.inputs, Mapping) or "input_ids" not in samples.inputs:
         raise InputError("a causal language model needs token numbers under 'input_ids'")
-    ids = found.inputs["input_ids"]
+    ids = samples.inputs["input_ids"]
     if ids.is_floating_point() or ids.ndim != 2 or ids.shape[1] < 2:
         raise InputError(
             f"input_ids must be whole numbers of shape (n, T) with T of at least 2, got {ids.dtype} of shape "
             f"{tuple(ids.shape)}"
         )
-    labels = found.target.clone()
-    if "attention_mask" in found.inputs:
-        labels[found.inputs["attention_mask"] == 0] = IGNORED
-    target = torch.cat([labels[:, 1:], torch.full_like(labels[:, :1], IGNORED)], 1)
-    return Samples(found.inputs, target, found.n)
+    labels = samples.target.clone()
+    if "attention_mask" in samples.inputs:
+        labels[samples.inputs["attention_mask"] == 0] = IGNORED_LABEL
+    target = torch.cat([labels[:, 1:], torch.full_like(labels[:, :1], IGNORED_LABEL)], 1)
+    return Samples(samples.inputs, target, samples.n)
 
 
 def _labelled(batch: Any) -> dict[str, Any]:
+    """A batch as a dict whose labels are its own tokens, unless it has others."""
     if isinstance(batch, Tensor):
         batch = {"input_ids": batch}
     if not isinstance(batch, Mapping) or "input_ids" not in batch:

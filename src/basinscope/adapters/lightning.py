@@ -1,4 +1,4 @@
-"""Lightning modules: where they keep their data and their loss."""
+"""The data and the loss of Lightning modules."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..errors import InputError
 from ..losses import PerSample
 from ..samples import Samples, read
 
-_NAMES = ("loss", "criterion", "loss_fn", "loss_function")
+_LOSS_NAMES = ("loss", "criterion", "loss_fn", "loss_function")
 
 
 def module_loss(module: nn.Module) -> str:
@@ -25,16 +25,16 @@ def module_loss(module: nn.Module) -> str:
         >>> module_loss(net)
         'cross_entropy'
     """
-    for name in _NAMES:
-        found = getattr(module, name, None)
-        if isinstance(found, nn.CrossEntropyLoss) and found.weight is None and not found.label_smoothing:
+    for name in _LOSS_NAMES:
+        loss = getattr(module, name, None)
+        if isinstance(loss, nn.CrossEntropyLoss) and loss.weight is None and not loss.label_smoothing:
             return "cross_entropy"
-        if isinstance(found, nn.BCEWithLogitsLoss) and found.weight is None and found.pos_weight is None:
+        if isinstance(loss, nn.BCEWithLogitsLoss) and loss.weight is None and loss.pos_weight is None:
             return "bernoulli"
-        if isinstance(found, nn.MSELoss):
+        if isinstance(loss, nn.MSELoss):
             return "mse"
     raise InputError(
-        f"{type(module).__name__} holds no plain loss under {_NAMES} — pass loss='cross_entropy' or a callable "
+        f"{type(module).__name__} holds no plain loss under {_LOSS_NAMES} — pass loss='cross_entropy' or a callable "
         f"(output, target) -> one negative log-likelihood per sample"
     )
 
@@ -48,18 +48,19 @@ def module_data(module: nn.Module, data: Any) -> Samples:
     if hasattr(source, "train_dataloader"):
         if hasattr(source, "prepare_data") and source is not module:
             source.setup("fit")
-        source = _own_loader(source)
+        source = _train_loader(source)
     if isinstance(source, DataLoader) and not isinstance(source.dataset, IterableDataset):
         source = DataLoader(
             source.dataset,
             batch_size=source.batch_size or 1,
             collate_fn=source.collate_fn,
-            generator=torch.Generator(),  # not torch's own: looking changes nothing
+            generator=torch.Generator(),  # not torch's own, which reading must not advance
         )
     return read(source)
 
 
-def _own_loader(source: Any) -> Any:
+def _train_loader(source: Any) -> Any:
+    """The training data that a module or data module makes itself."""
     try:
         return source.train_dataloader()
     except Exception as error:

@@ -29,7 +29,7 @@ def save_checkpoint(path: str | Path, state: Mapping[str, Any]) -> None:
     from safetensors.torch import save
 
     tensors: dict[str, Tensor] = {}
-    plain = _plain({"format": FORMAT, "state": dict(state)}, "state", tensors)
+    plain = _encoded({"format": FORMAT, "state": dict(state)}, "state", tensors)
     data = save(tensors, {KEY: json.dumps(plain)})
     with whole_file(path) as file:
         file.write(data)
@@ -72,16 +72,16 @@ def is_training_checkpoint(path: str | Path) -> bool:
         raise InputError(f"{path} cannot be read: {error} — it is damaged, or still being written") from error
 
 
-def _plain(tree: Any, name: str, tensors: dict[str, Tensor]) -> Any:
-    """The tree without its tensors, which are put aside under a name; what JSON cannot say is spelt out."""
+def _encoded(tree: Any, name: str, tensors: dict[str, Tensor]) -> Any:
+    """The tree as JSON can hold it: its tensors are put aside under a name, and tuples and dicts are spelt out."""
     if isinstance(tree, Tensor):
         key = f"{len(tensors)}:{name}"
         tensors[key] = tree.detach().to("cpu", copy=True).contiguous()
         return {"$tensor": key}
     if isinstance(tree, Mapping) and all(isinstance(key, (str, int)) for key in tree):
-        return {"$dict": [[key, _plain(value, f"{name}.{key}", tensors)] for key, value in tree.items()]}
+        return {"$dict": [[key, _encoded(value, f"{name}.{key}", tensors)] for key, value in tree.items()]}
     if isinstance(tree, (list, tuple)):
-        items = [_plain(value, f"{name}.{place}", tensors) for place, value in enumerate(tree)]
+        items = [_encoded(value, f"{name}.{place}", tensors) for place, value in enumerate(tree)]
         return {"$tuple": items} if isinstance(tree, tuple) else items
     if tree is None or isinstance(tree, (bool, int, float, str)):
         return tree

@@ -10,7 +10,7 @@ from typing import Any
 from ..errors import InputError
 
 KEY = "basinscope-training"  # of the entry in the header of a safetensors file
-_LARGEST = 64 << 20  # bytes of a header that is no mistake
+_MAX_HEADER_BYTES = 64 << 20  # a longer one is a mistake
 
 
 def training_header(path: Path) -> dict[str, Any] | None:
@@ -18,7 +18,7 @@ def training_header(path: Path) -> dict[str, Any] | None:
     try:
         with path.open("rb") as file:
             size = int.from_bytes(file.read(8), "little")
-            if not 2 <= size <= _LARGEST:
+            if not 2 <= size <= _MAX_HEADER_BYTES:
                 raise ValueError("its header is cut off")
             header = json.loads(file.read(size))
         text = header.get("__metadata__", {}).get(KEY)

@@ -19,7 +19,7 @@ Folder = Annotated[
 @app.command("list")
 def list_data(folder: Folder = None) -> None:
     """The data sets, and which of them are here."""
-    from ..zoo.data.catalogue import SOURCES, data_folder, md5
+    from ..zoo.data.catalogue import SOURCES, data_folder, md5, small_file
 
     place = data_folder(folder)
     table = Table(box=None, pad_edge=False)
@@ -27,10 +27,11 @@ def list_data(folder: Folder = None) -> None:
         table.add_column(column)
     table.add_row("digits", "1,437 + 360 handwritten digits, 8 × 8 grey", "with scikit-learn", "")
     for source in SOURCES.values():
-        there = place / source.name
-        found = {md5(path) for path in there.glob("*") if path.is_file()}
-        whole = all(file.md5 in found for file in source.files)
-        partly = not found.isdisjoint(source.editions.values())
+        set_folder = place / source.name
+        digests = {md5(path) for path in set_folder.glob("*") if path.is_file()}
+        whole = all(file.md5 in digests for file in source.files)
+        reduced = (set_folder / small_file(source.name)).is_file()
+        partly = reduced or not digests.isdisjoint(source.editions.values())
         what = source.what + (f" ({source.licence})" if source.licence else "")
         size = sum(file.megabytes for file in source.files)
         table.add_row(source.name, what, f"{size:.0f} MB", "yes" if whole else "reduced" if partly else "no")
@@ -50,3 +51,16 @@ def fetch(
     for name in names:
         for path in bring(name, folder):
             typer.echo(f"{path}")
+
+
+@app.command()
+def shrink(
+    names: Annotated[list[str], typer.Argument(metavar="NAME...", help="mnist, fashion_mnist, cifar10 or svhn.")],
+    to: Annotated[Path, typer.Option("--to", help="Another folder of data sets.")],
+    folder: Folder = None,
+) -> None:
+    """Write the 7 × 7 view of data sets to files of some megabytes, to be copied where the whole is too large."""
+    from ..zoo.data.shrinking import shrink as write_small
+
+    for name in names:
+        typer.echo(f"{write_small(name, to, folder)}")

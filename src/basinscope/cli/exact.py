@@ -220,16 +220,16 @@ def _print(model: str, sentence: str, result: dict[str, Any], details: dict[str,
     if as_json:
         typer.echo(json.dumps({"model": model, **details, **result}))
         return
-    told = {name: value for name, value in details.items() if value is not None and value is not False}
-    given = ", ".join(f"{name.replace('_', ' ')} {_plain(value)}" for name, value in told.items())
-    Console().print(f"{sentence}   [dim]{model.replace('_', ' ')}: {given}[/dim]", highlight=False, soft_wrap=True)
+    arguments = {name: value for name, value in details.items() if value is not None and value is not False}
+    words = ", ".join(f"{name.replace('_', ' ')} {_in_words(value)}" for name, value in arguments.items())
+    Console().print(f"{sentence}   [dim]{model.replace('_', ' ')}: {words}[/dim]", highlight=False, soft_wrap=True)
 
 
-def _plain(value: Any) -> str:
+def _in_words(value: Any) -> str:
     """A value as the user would type it: lists without brackets, numbers without a trailing .0, flags as yes."""
     if value is True:
         return "yes"
     if isinstance(value, (list, tuple)):
         nested = any(isinstance(item, (list, tuple)) for item in value)
-        return " ".join(_plain(item).replace(" ", ",") if nested else _plain(item) for item in value)
+        return " ".join(_in_words(item).replace(" ", ",") if nested else _in_words(item) for item in value)
     return f"{value:g}" if isinstance(value, float) else str(value)

@@ -79,17 +79,17 @@ def _selftest(subject: Any, checkpoint: Path, settings: dict[str, Any]) -> None:
 
     if not checkpoint.is_file():
         raise InputError(f"--selftest needs one checkpoint, and {str(checkpoint)!r} is none — name a file")
-    chosen = {name: value for name, value in settings.items() if name != "weight_decay" and value is not None}
-    tried = selftest(subject.at(read_weights(checkpoint), checkpoint), **chosen)
-    found = tried.diagnostics
+    options = {name: value for name, value in settings.items() if name != "weight_decay" and value is not None}
+    estimate = selftest(subject.at(read_weights(checkpoint), checkpoint), **options)
+    planted = estimate.diagnostics
     console = Console(highlight=False)
     console.print(
-        f"[bold]selftest {tried.verdict}[/bold]: a linear network {'-'.join(map(str, found['widths']))} of rank "
-        f"{found['rank']} has {found['reference']:.5g} (λ = {found['exact']:g}), and these settings find "
-        f"{found['llc']:.5g} ± {found['llc_stderr']:.2g} ({tried.value:+.1%})",
+        f"[bold]selftest {estimate.verdict}[/bold]: a linear network {'-'.join(map(str, planted['widths']))} of rank "
+        f"{planted['rank']} has {planted['reference']:.5g} (λ = {planted['exact']:g}), and these settings find "
+        f"{planted['llc']:.5g} ± {planted['llc_stderr']:.2g} ({estimate.value:+.1%})",
         soft_wrap=True,
     )
-    for warning in tried.warnings:
+    for warning in estimate.warnings:
         console.print(f"  {escape(warning)}", soft_wrap=True)
 
 

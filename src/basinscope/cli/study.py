@@ -36,7 +36,7 @@ Changes = Annotated[
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 
-_SHOWN = 5  # failures told in full
+_SHOWN = 5  # failures shown in full
 _REFRESH = 1.0
 
 
@@ -44,11 +44,11 @@ _REFRESH = 1.0
 def listed(as_json: Json = False) -> None:
     """The studies that can be run by name: those that come with Basinscope, and those in the folder `studies` here."""
     if as_json:
-        typer.echo(json.dumps({name: known.title for name, known in _known().items()}))
+        typer.echo(json.dumps({name: entry.title for name, entry in _catalogue().items()}))
         return
     table = Table.grid(padding=(0, 3))
-    for name, known in _known().items():
-        table.add_row(f"[bold]{escape(name)}[/]", escape(known.title))
+    for name, entry in _catalogue().items():
+        table.add_row(f"[bold]{escape(name)}[/]", escape(entry.title))
     Console(highlight=False).print(table)
 
 
@@ -76,7 +76,7 @@ def run(
         from ..runs.driver import run as drive
         from ..runs.settings import merged, overrides
 
-        named = _found(name)
+        named = _named_study(name)
         settings = merged(named.settings, overrides(change or []))
         with _terminable():
             summary = drive(
@@ -108,18 +108,18 @@ def status(
         from ..runs.status import statuses
         from ..runs.store import Store
 
-        held = Store(store)
-        found = statuses(held, name)
+        opened = Store(store)
+        rows = statuses(opened, name)
     console = Console(highlight=False)
     if as_json:
-        typer.echo(json.dumps([vars(each) for each in found]))
+        typer.echo(json.dumps([vars(row) for row in rows]))
     elif watch:
-        _follow(console, lambda: statuses(held, name))
+        _follow(console, lambda: statuses(opened, name))
     else:
-        console.print(_overview(found))
+        console.print(_overview(rows))
     if failures:
-        for told in held.failures():
-            console.print(f"\n[bold red]{escape(_label(told['config']))}[/]\n{escape(told['traceback'])}")
+        for failure in opened.failures():
+            console.print(f"\n[bold red]{escape(_label(failure['config']))}[/]\n{escape(failure['traceback'])}")
 
 
 @app.command()
@@ -140,15 +140,15 @@ def report(
         from ..runs.status import last_asked
         from ..runs.store import Store
 
-        held, named = Store(store), _found(name)
+        opened, named = Store(store), _named_study(name)
         study = load(named.reference)
-        asked = last_asked(held, study.name)
+        asked = last_asked(opened, study.name)
         if scale is None and not change and not named.settings and asked is not None:
             settings = record(study.Settings, asked["settings"], f"study {study.name!r}", "setting")
         else:
             changes = merged(named.settings, overrides(change or []))
             settings = resolved(study, scale or named.scale or (asked or {}).get("scale", "smoke"), changes)
-        results = Results(study, settings, held)
+        results = Results(study, settings, opened)
         folder = out or Path("results") / study.name
         written = results.write(folder)
         again = _again(name, store, scale, change)
@@ -170,7 +170,7 @@ def restore(
         from ..runs.restoring import restore as put_back
         from ..runs.store import Store
 
-        named = _found(name)
+        named = _named_study(name)
         count, total = put_back(named.study, source, Store(store))
     typer.echo(f"{named.study.name}: {count} of {total} results put into {store}")
 
@@ -178,17 +178,17 @@ def restore(
 def _again(name: str, store: str, scale: str | None, change: list[str] | None) -> str:
     """The commands that make a report from nothing."""
     common = [name, *(["--store", store] if store != "runs" else []), *(["--scale", scale] if scale else [])]
-    common += [part for each in change or [] for part in ("-s", each)]
+    common += [part for setting in change or [] for part in ("-s", setting)]
     return "\n".join(shlex.join(["basinscope", "study", what, *common]) for what in ("run", "report"))
 
 
-def _found(name: str) -> Named:
+def _named_study(name: str) -> Named:
     from ..runs.references import find
 
-    return find(name, {known: entry.reference for known, entry in _known().items()})
+    return find(name, {short_name: entry.reference for short_name, entry in _catalogue().items()})
 
 
-def _known() -> dict[str, Known]:
+def _catalogue() -> dict[str, Known]:
     return {**CATALOGUE, **studies_in(Path("studies"))}
 
 
@@ -256,17 +256,17 @@ def _follow(console: Console, look: Callable[[], list[Status]]) -> None:
     with Live(console=console, refresh_per_second=4) as live:
         try:
             while True:
-                found = look()
-                live.update(_overview(found))
-                if not any(each.driver and each.driver["alive"] for each in found):
+                rows = look()
+                live.update(_overview(rows))
+                if not any(row.driver and row.driver["alive"] for row in rows):
                     return
                 time.sleep(_REFRESH)
         except KeyboardInterrupt:
             return
 
 
-def _overview(found: list[Status]) -> Group:
-    return Group(*(part for each in found for part in _paragraph(each))) if found else Group("nothing was run yet")
+def _overview(rows: list[Status]) -> Group:
+    return Group(*(part for row in rows for part in _paragraph(row))) if rows else Group("nothing was run yet")
 
 
 def _paragraph(status: Status) -> Iterator[str]:
@@ -276,10 +276,10 @@ def _paragraph(status: Status) -> Iterator[str]:
         f"stored, {len(status.failed)} failed, {status.seconds:.1f} s of computing"
     )
     if status.driver is not None and status.driver["alive"]:
-        told = status.driver
+        driver = status.driver
         yield (
-            f"  running: {told['running']} at once on {told['on']}, process {told['process']} on {escape(told['host'])}"
-            + (f", {told['left']}" if told["left"] else "")
+            f"  running: {driver['running']} at once on {driver['on']}, process {driver['process']} "
+            f"on {escape(driver['host'])}" + (f", {driver['left']}" if driver["left"] else "")
         )
     elif status.driver is not None:
         yield "  [yellow]its driver died[/] — `basinscope study run` goes on from here"

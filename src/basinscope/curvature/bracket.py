@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from .lanczos import tridiagonal
 from .operators import Operator
 from .tiles import DEFAULT_MEMORY
 
@@ -161,8 +162,7 @@ class LanczosRuns:
 
     def _matrices(self) -> Tensor:
         """The tridiagonal matrices T (P, m, m)."""
-        diagonal, side = torch.stack(self._alpha, 1), torch.stack(self._beta, 1)[:, :-1]
-        return torch.diag_embed(diagonal) + torch.diag_embed(side, 1) + torch.diag_embed(side, -1)
+        return tridiagonal(torch.stack(self._alpha, 1), torch.stack(self._beta, 1))
 
     def _eigensystem(self) -> tuple[Tensor, Tensor]:
         """Eigenvalues and eigenvectors of T, kept until the runs grow."""

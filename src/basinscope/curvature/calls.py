@@ -1,4 +1,4 @@
-"""Where weights meet their inputs: linear, convolution, embedding, attention and normalization calls of a forward pass.
+"""The calls of a forward pass in which weights meet inputs: linear, convolution, embedding, attention, normalization.
 
 The calls are seen by the tensors they use, not by the modules they sit in. So no hook is ever set, functional use of
 a parameter counts like a layer's, and a layer used twice or a tied weight shows up as two calls.
@@ -47,7 +47,7 @@ class Call:
 
     @property
     def key(self) -> Key:
-        """What two calls share when they use the same weights in the same way."""
+        """Equal for two calls that use the same weights in the same way."""
         return self.weight, self.bias, self.rows.start, self.table
 
 
@@ -241,7 +241,7 @@ class Recorder(TorchFunctionMode):
         self, input: Tensor, running_mean: Any, running_var: Any, weight: Tensor | None = None,
         bias: Tensor | None = None, training: bool = False, momentum: float = 0.1, eps: float = 1e-5,
     ) -> Tensor:  # fmt: skip
-        """With frozen statistics: a Landscape refuses any other."""
+        """A batch normalization has frozen statistics here, because a Landscape refuses any other."""
         statistics = running_mean, running_var
         output = functional.batch_norm(input, *statistics, weight, bias, training, momentum, eps)
         return self._rescale(output, weight, bias, lambda: functional.batch_norm(input, *statistics, eps=eps), False)

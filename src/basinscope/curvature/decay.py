@@ -42,7 +42,7 @@ class Decay:
         return level * (ones if self.shape is None else self.shape)
 
     def describe(self, level: float) -> Any:
-        """What to write into an estimate's diagnostics."""
+        """The weight decay as an estimate's diagnostics state it."""
         return level if self.shape is None else "per parameter"
 
 

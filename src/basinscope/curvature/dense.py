@@ -273,7 +273,7 @@ def _half(squares: Tensor) -> Tensor:
 
 
 def _pairs(k: int, device: torch.device) -> Tensor:
-    """Where entry (a, b) of a symmetric k × k matrix stands in its upper triangle, as a k × k table."""
+    """A k × k table with the place of entry (a, b) of a symmetric matrix in its upper triangle."""
     table = torch.zeros(k, k, dtype=torch.long, device=device)
     upper = torch.triu_indices(k, k, device=device)
     table[upper[0], upper[1]] = table[upper[1], upper[0]] = torch.arange(upper.shape[1], device=device)

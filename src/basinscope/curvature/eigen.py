@@ -103,7 +103,7 @@ class _RitzPairs:
     norm: float
 
     def converged(self, tol: float) -> Tensor:
-        """Which residuals meet the tolerance."""
+        """A mask of the pairs whose residuals meet the tolerance."""
         return self.residuals <= tol * torch.clamp(self.values.abs(), min=MIN_RELATIVE_SIZE * self.norm)
 
 
@@ -125,7 +125,7 @@ def _search(
     scale = max((abs(end) for pairs in locked_pairs for end in (pairs.smallest, pairs.largest)), default=0.0)
     max_steps = min(budget, operator.dimension - sum(len(pairs.values) for pairs in locked_pairs))
     run = Krylov(operator, _random_vector(operator, generator, locked), max_steps, locked, scale)
-    checked, wanted, done = 0, 0, False
+    checked, count, done = 0, 0, False
     while not done and len(run) < max_steps:
         # An invariant space may lack some of the eigenvalues: go on in its complement.
         if run.exhausted:
@@ -135,22 +135,22 @@ def _search(
             checked = len(run)
             ritz = _ritz(run, which)
             if first is None:
-                wanted, ready = min(k, len(run)), int(ritz.converged(tol)[:k].sum())
+                count, ready = min(k, len(run)), int(ritz.converged(tol)[:k].sum())
                 done = ready == k
                 report(ready / k, f"{ready} of {k} eigenvalues, {len(run)} products")
             else:
                 # Only what is larger than the kth value counts; the next one, loosely converged, shows it is not.
                 last = first.values[-1]
                 least = _rank(last, which) + tol * max(abs(float(last)), MIN_RELATIVE_SIZE * ritz.norm)
-                wanted = min(k, int((ritz.ranks > least).sum()))
-                done = bool(ritz.converged(tol)[:wanted].all())
-                done = done and bool(ritz.converged(REPEAT_TOLERANCE)[: wanted + 1].all())
-    vectors = run.basis.T @ ritz.rotation[:, :wanted].to(run.basis)
+                count = min(k, int((ritz.ranks > least).sum()))
+                done = bool(ritz.converged(tol)[:count].all())
+                done = done and bool(ritz.converged(REPEAT_TOLERANCE)[: count + 1].all())
+    vectors = run.basis.T @ ritz.rotation[:, :count].to(run.basis)
     # The locked vectors are eigenvectors only up to their own residuals, which reach into this run's.
     inherited = math.hypot(*(float(pairs.residuals.norm()) for pairs in locked_pairs))
-    residuals = ritz.residuals[:wanted].hypot(torch.tensor(inherited, dtype=torch.float64))
+    residuals = ritz.residuals[:count].hypot(torch.tensor(inherited, dtype=torch.float64))
     ends = float(ritz.values.min()), float(ritz.values.max())
-    return EigenPairs(ritz.values[:wanted], vectors, residuals, *ends, products=len(run), converged=done)
+    return EigenPairs(ritz.values[:count], vectors, residuals, *ends, products=len(run), converged=done)
 
 
 def _merged(one: EigenPairs, other: EigenPairs, k: int, which: Which) -> EigenPairs:

@@ -69,7 +69,7 @@ class Rows:
     values: Tensor
 
     def rows(self) -> Rows:
-        """Itself: both kinds of pieces can be written out."""
+        """The piece itself: an `Outer` has the same method."""
         return self
 
     def squares(self) -> list[tuple[str, Tensor]]:
@@ -190,7 +190,7 @@ class Gradients:
             cotangents = torch.randn(few.n, few.n, *value.shape[1:], generator=generator).to(value)
             truth = one_by_one(land, self.matrix, free, few, cotangents)
             try:
-                every = side_by_side(land, self.matrix, free, few, cotangents)
+                several = side_by_side(land, self.matrix, free, few, cotangents)
                 single = side_by_side(land, self.matrix, free, few, cotangents[:, :1])
             except RuntimeError:
                 return False
@@ -199,7 +199,7 @@ class Gradients:
         return all(
             float((batched - rows[:, : batched.shape[1]]).abs().max()) <= slack * max(least, float(rows.abs().max()))
             for name, rows in truth.items()
-            for batched in (every[name], single[name])
+            for batched in (several[name], single[name])
         )
 
     def _unstructured_rows(self, batch: Samples, value: Tensor, cotangents: list[Tensor]) -> list[Piece]:
@@ -227,7 +227,7 @@ class Gradients:
         return max(1, min(self.land.n, self.memory // sample))
 
     def _wide_tile(self) -> int:
-        """The same for norms alone, which need fewer rows written out."""
+        """Samples that go through together when only norms are wanted, which need fewer rows written out."""
         numbers, largest = 0, 0
         for piece in self.of(self.land.take(torch.arange(1))):
             if isinstance(piece, Outer):

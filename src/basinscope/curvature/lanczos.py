@@ -15,6 +15,18 @@ from ..errors import InputError
 from .operators import Operator
 
 
+def tridiagonal(diagonal: Tensor, off_diagonal: Tensor) -> Tensor:
+    """The symmetric matrices T (…, m, m) with diagonals α (…, m) and off-diagonals β (…, m), whose last β is left out.
+
+    Examples:
+        >>> tridiagonal(torch.tensor([1.0, 2.0]), torch.tensor([3.0, 0.5]))
+        tensor([[1., 3.],
+                [3., 2.]])
+    """
+    side = off_diagonal[..., :-1]
+    return torch.diag_embed(diagonal) + torch.diag_embed(side, 1) + torch.diag_embed(side, -1)
+
+
 @dataclass(frozen=True)
 class Tridiagonal:
     """A Q = Q T + β_m q_{m+1} e_mᵀ: diagonal α (m,), off-diagonal β (m,) in float64, orthonormal rows Qᵀ (m, d).
@@ -28,8 +40,7 @@ class Tridiagonal:
 
     def matrix(self) -> Tensor:
         """T as a dense m × m matrix."""
-        side = self.off_diagonal[:-1]
-        return torch.diag(self.diagonal) + torch.diag(side, 1) + torch.diag(side, -1)
+        return tridiagonal(self.diagonal, self.off_diagonal)
 
 
 class Krylov:

@@ -17,7 +17,7 @@ from .likelihood import IGNORED_LABEL, missing_likelihood
 
 
 def head(land: Landscape, matrix: str, parameters: Parameters, batch: Samples) -> Tensor:
-    """What is differentiated: the outputs for the Fisher matrix, the per-sample losses for the covariance."""
+    """The values to differentiate: the outputs for the Fisher matrix, the per-sample losses for the covariance."""
     if matrix == "covariance":
         return land.losses(parameters, batch)
     return logits(land.outputs(parameters, batch.inputs))

@@ -33,7 +33,7 @@ def side_by_side(land: Landscape, matrix: str, free: Parameters, batch: Samples,
 
 
 def one_by_one(land: Landscape, matrix: str, free: Parameters, batch: Samples, cotangents: Tensor) -> Parameters:
-    """The same, sample after sample: for layers that cannot be batched any further, such as recurrent ones."""
+    """Rows as of `side_by_side`, sample after sample: for layers that cannot be batched, such as recurrent ones."""
     singles = []
     for i in range(batch.n):
         point = {name: tensor.detach().requires_grad_() for name, tensor in free.items()}

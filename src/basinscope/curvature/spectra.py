@@ -74,7 +74,7 @@ def eigenvalues(
 
 
 def choose(land: Landscape, matrix: str) -> str:
-    """What `method="auto"` means here: everything exact while that takes minutes at most, then Lanczos."""
+    """The method that `auto` stands for: an exact one while that takes minutes at most, else Lanczos."""
     if matrix == "hessian":
         return "exact" if land.dimension <= MAX_HESSIAN_DIMENSION else "lanczos"
     roots = count(land, matrix)

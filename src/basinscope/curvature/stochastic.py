@@ -92,7 +92,7 @@ def traced(
                 return results
 
     def missing_probes() -> int:
-        """How many more probes bring the standard error to rtol: it falls with the root of their number."""
+        """The further probes that bring the standard error to rtol: it falls with the root of their number."""
         needed = max(
             INITIAL_PROBES * (average.stderr / (rtol * abs(average.value) + 1e-300)) ** 2 for average in results
         )
@@ -137,7 +137,7 @@ def _leading(operator: Operator, start: Tensor, products: int) -> tuple[Tensor, 
 
 
 def _orthogonal(draw: Starts, vectors: Tensor) -> Starts:
-    """The same random vectors without their part in the span of orthonormal `vectors`."""
+    """Draws the same random vectors without their part in the span of orthonormal `vectors`."""
 
     def projected(count: int, generator: torch.Generator) -> Tensor:
         probes = draw(count, generator).to(vectors)

@@ -1,4 +1,4 @@
-"""How much goes through the network at once: samples per batch and probes per product, within a memory bound."""
+"""The sizes of batches within a memory bound: samples that go through the network at once, and probes per product."""
 
 from __future__ import annotations
 

@@ -195,10 +195,10 @@ def _jackknife(mean: Callable[[Tensor], Tensor], count: int) -> tuple[float, flo
     https://doi.org/10.1214/aos/1176345462) and reads up to about twice too high.
     """
     groups = torch.arange(count).chunk(min(count, MAX_JACKKNIFE_GROUPS))
-    every = torch.arange(count)
-    without = torch.stack([mean(every[~torch.isin(every, group)]) for group in groups])
+    probes = torch.arange(count)
+    without = torch.stack([mean(probes[~torch.isin(probes, group)]) for group in groups])
     variance = (len(groups) - 1) / len(groups) * (without - without.mean()).square().sum()
-    return float(mean(every)), float(variance.sqrt()), len(groups) - 1
+    return float(mean(probes)), float(variance.sqrt()), len(groups) - 1
 
 
 def estimate_trace(

@@ -1,4 +1,4 @@
-"""What the exact formulas accept, and the errors that say so."""
+"""Checks of the arguments of the exact formulas, with errors that name the remedy."""
 
 from __future__ import annotations
 

@@ -60,29 +60,29 @@ def read(expr: Any, variables: Sequence[Any] | None) -> tuple[Polynomial, list[s
 
 
 def _short(expr: Any) -> str:
-    shown = repr(expr)
-    return shown if len(shown) <= 80 else f"{shown[:80]}…"
+    excerpt = repr(expr)
+    return excerpt if len(excerpt) <= 80 else f"{excerpt[:80]}…"
 
 
 class _Algebra:
     """Sums, products and powers of polynomials in given variables, of bounded size."""
 
-    def __init__(self, shown: str, names: Sequence[str]) -> None:
-        self.shown, self.names = shown, names
+    def __init__(self, excerpt: str, names: Sequence[str]) -> None:
+        self.excerpt, self.names = excerpt, names
         self.products = 0
 
     def refuse(self, reason: str) -> NoReturn:
-        raise InputError(f"expr must be a polynomial in {', '.join(self.names)}: {reason}, got {self.shown}")
+        raise InputError(f"expr must be a polynomial in {', '.join(self.names)}: {reason}, got {self.excerpt}")
 
     def irrational(self, reason: str) -> NoReturn:
         raise InputError(
-            f"coefficients must be rational: {reason}, got {self.shown} — write decimals as fractions, name every "
+            f"coefficients must be rational: {reason}, got {self.excerpt} — write decimals as fractions, name every "
             f"variable"
         )
 
     def _large(self, reason: str) -> NoReturn:
         raise InputError(
-            f"expr is too large to be written out: {reason}, got {self.shown} — expected at most degree "
+            f"expr is too large to be written out: {reason}, got {self.excerpt} — expected at most degree "
             f"{_MAX_DEGREE:,}, {_MAX_TERMS} terms and coefficients of {_MAX_BITS * 3 // 10:,} digits"
         )
 

@@ -20,7 +20,7 @@ _MAX_DEGREE = 12
 
 
 class Zeros(Enum):
-    """What is known of a polynomial in (ℝ∖0)^k."""
+    """The zeros and signs of a polynomial in (ℝ∖0)^k, as far as they are known."""
 
     NONE = "no zeros"
     SOME = "zeros"
@@ -52,7 +52,7 @@ def zeros(terms: Terms) -> Zeros:
 
 
 def _factor_zeros(factor: Any, power: int) -> Zeros:
-    """What is known of factor^power, for an irreducible factor."""
+    """The zeros and signs of factor^power, for an irreducible factor."""
     crossed = Zeros.NEGATIVE if power % 2 else Zeros.SOME  # what a change of sign of the factor means
     if len(factor.terms()) == 1:
         return Zeros.NONE

@@ -1,4 +1,4 @@
-"""What the Hessian alone says about the learning coefficient."""
+"""Bounds of the learning coefficient by the rank of the Hessian alone."""
 
 from __future__ import annotations
 

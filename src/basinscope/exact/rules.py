@@ -1,4 +1,4 @@
-"""How coefficients combine when K is built from parts that share no variable."""
+"""Rules for a K that is built from parts that share no variable."""
 
 from __future__ import annotations
 

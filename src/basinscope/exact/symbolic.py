@@ -101,7 +101,7 @@ def polynomial(expr: Any, variables: Sequence[Any] | None = None, h: Sequence[in
         if sheared is None or len(substitutions) == _MAX_SHEARS:
             failing_face = next((face for face, verdict in verdicts.items() if verdict is Zeros.SOME), None)
             reason = (
-                f"degenerate: {_shown(terms, failing_face, names)} vanishes off the coordinate planes"
+                f"degenerate: {_factored(terms, failing_face, names)} vanishes off the coordinate planes"
                 if failing_face is not None
                 else "not known to be nondegenerate: no proof that every face is free of zeros"
             )
@@ -152,12 +152,12 @@ def _crossing(terms: Terms) -> Coefficient | None:
 
 
 def _face_zeros(terms: Terms, face: frozenset[Point], names: Sequence[str]) -> Zeros:
-    """What is known of the zeros off the coordinate planes of K's terms on a face."""
+    """The zeros off the coordinate planes of K's terms on a face, as far as they are known."""
     places = lattice_coordinates(face)
     verdict = zeros({places[e]: terms[e] for e in face})
     if verdict is Zeros.NEGATIVE or (len(face) == 1 and _negative(terms, *face)):
         raise InputError(
-            f"K must not be negative, but near the origin its part {_shown(terms, face, names)} is — pass an excess "
+            f"K must not be negative, but near the origin its part {_factored(terms, face, names)} is — pass an excess "
             f"loss, such as a sum of squares"
         )
     return verdict
@@ -232,7 +232,8 @@ def _hessian_rank(terms: Terms) -> int:
     return int(matrix.rank())
 
 
-def _shown(terms: Terms, face: frozenset[Point], names: Sequence[str]) -> str:
+def _factored(terms: Terms, face: frozenset[Point], names: Sequence[str]) -> str:
+    """The terms of K on a face as text, in factors."""
     import sympy
 
     return str(sympy.factor(_poly({e: terms[e] for e in face}, names).as_expr()))

@@ -17,12 +17,12 @@ def elpd(estimate: Estimate) -> Any:
     Examples:
         >>> import numpy as np, basinscope as bs
         >>> rows = np.random.default_rng(0).normal(-1.0, 0.1, size=(4, 100, 5))
-        >>> found = elpd(bs.loo(rows))
-        >>> found.kind, round(found.elpd, 1), found.n_data_points
+        >>> data = elpd(bs.loo(rows))
+        >>> data.kind, round(data.elpd, 1), data.n_data_points
         ('loo', -5.0, 5)
     """
-    found = estimate.diagnostics
-    if estimate.name not in ("waic", "loo") or "pointwise" not in found:
+    diagnostics = estimate.diagnostics
+    if estimate.name not in ("waic", "loo") or "pointwise" not in diagnostics:
         raise InputError(f"elpd takes an estimate of bs.waic or bs.loo, got {estimate.name!r}")
     try:
         import xarray
@@ -33,19 +33,19 @@ def elpd(estimate: Estimate) -> Any:
     def labelled(values: Any) -> Any:
         return xarray.DataArray(values, dims=["observation"])
 
-    terms, n = found["pointwise"][estimate.name], found["n"]
-    shape = found["pointwise"].get("shape")
+    terms, n = diagnostics["pointwise"][estimate.name], diagnostics["n"]
+    shape = diagnostics["pointwise"].get("shape")
     shapes: Any = None if shape is None else labelled(shape)
     return ELPDData(
         kind=estimate.name,
         elpd=-n * estimate.value,
-        se=n * found["sampling_stderr"],
-        p=n * (estimate.value - found["bayes_training_loss"]),
-        n_samples=found["chains"] * found["draws"],
+        se=n * diagnostics["sampling_stderr"],
+        p=n * (estimate.value - diagnostics["bayes_training_loss"]),
+        n_samples=diagnostics["chains"] * diagnostics["draws"],
         n_data_points=n,
         scale="log",
         warning=estimate.verdict != "ok",
-        good_k=found.get("reliable_shape", math.nan),
+        good_k=diagnostics.get("reliable_shape", math.nan),
         elpd_i=labelled(-terms),
         pareto_k=shapes,
     )

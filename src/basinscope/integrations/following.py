@@ -26,13 +26,13 @@ def numbers(row: Row | Estimate) -> dict[str, float]:
     """
     if isinstance(row, Estimate):
         row = row.columns()
-    found: dict[str, float] = {}
+    curves: dict[str, float] = {}
     for name, value in row.items():
         if name.endswith("_verdict") and value in VERDICTS:
-            found[name] = float(VERDICTS.index(value))
+            curves[name] = float(VERDICTS.index(value))
         elif isinstance(value, (int, float)) and math.isfinite(value):
-            found[name] = float(value)
-    return found
+            curves[name] = float(value)
+    return curves
 
 
 def numbers_at(row: Row | Estimate, step: int | None) -> tuple[dict[str, float], int]:
@@ -42,12 +42,12 @@ def numbers_at(row: Row | Estimate, step: int | None) -> tuple[dict[str, float],
         >>> numbers_at({"step": 3, "llc": 2.5}, None)
         ({'llc': 2.5}, 3)
     """
-    found = numbers(row)
-    own = found.pop("step", None)
-    at = own if step is None else step
+    curves = numbers(row)
+    row_step = curves.pop("step", None)
+    at = row_step if step is None else step
     if at is None:
         raise InputError("an estimate has no step of its own: pass step")
-    return found, int(at)
+    return curves, int(at)
 
 
 class Following:

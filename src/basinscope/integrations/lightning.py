@@ -72,14 +72,14 @@ class Measurements(Callback):
     def _look(self, trainer: Any, module: Any, before: Clock | None) -> None:
         if not trainer.is_global_zero:
             return
-        found = numbers(self._following.look(module, before, self._clock))
-        step = found.pop("step", None)
+        curves = numbers(self._following.look(module, before, self._clock))
+        step = curves.pop("step", None)
         if step is None:
             return
         for logger in trainer.loggers:
-            logger.log_metrics(found, step=int(step))
-        found.pop("epoch")
-        trainer.callback_metrics.update({name: torch.tensor(value) for name, value in found.items()})
+            logger.log_metrics(curves, step=int(step))
+        curves.pop("epoch")
+        trainer.callback_metrics.update({name: torch.tensor(value) for name, value in curves.items()})
 
     def _landscape(self, module: nn.Module) -> Landscape:
         if self._samples is None:

@@ -41,8 +41,8 @@ class Log:
 
     def __call__(self, row: Row | Estimate, step: int | None = None) -> None:
         """Write one row or estimate, at `step` or at the row's own."""
-        found, at = numbers_at(row, step)
-        for name, value in found.items():
+        curves, at = numbers_at(row, step)
+        for name, value in curves.items():
             self._writer.add_scalar(self._prefix + name, value, at)
         self._writer.flush()
 

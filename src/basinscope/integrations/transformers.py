@@ -67,12 +67,12 @@ class Measurements(TrainerCallback):
     def _look(self, state: Any, before: Clock | None, model: Any) -> None:
         if not state.is_world_process_zero:
             return
-        plain = self._trainer.accelerator.unwrap_model(model)
-        found = numbers(self._following.look(plain, before, self._clock))
-        found.pop("step", None)
-        found.pop("epoch", None)  # the trainer adds both
-        if found:
-            self._trainer.log(found)
+        network = self._trainer.accelerator.unwrap_model(model)
+        curves = numbers(self._following.look(network, before, self._clock))
+        curves.pop("step", None)
+        curves.pop("epoch", None)  # the trainer adds both
+        if curves:
+            self._trainer.log(curves)
 
     def _landscape(self, model: nn.Module) -> Landscape:
         if self._data is None:

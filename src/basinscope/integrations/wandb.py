@@ -39,8 +39,8 @@ class Log:
 
     def __call__(self, row: Row | Estimate, step: int | None = None) -> None:
         """Send one row or estimate, at `step` or at the row's own."""
-        found, at = numbers_at(row, step)
-        self._run.log({**{self._prefix + name: value for name, value in found.items()}, f"{self._prefix}step": at})
+        curves, at = numbers_at(row, step)
+        self._run.log({**{self._prefix + name: value for name, value in curves.items()}, f"{self._prefix}step": at})
         if isinstance(row, Estimate):
             row = row.columns()
         for name, value in row.items():

@@ -5,9 +5,8 @@ from __future__ import annotations
 import math
 
 from ..estimates import Check
+from ..sampling import convergence
 
-MAX_RHAT = 1.1  # split-R̂ between chains
-MAX_RHAT_OF_PRECISE = 1.5  # split-R̂ of chains too short for R̂ to come near 1, whose mean is known well all the same
 MAX_RELATIVE_STDERR = 0.1  # standard error, relative to what it should be small against
 
 
@@ -27,10 +26,10 @@ def check_mixing(
         >>> check_mixing(1.21, "raise budget").warning
         'not converged: split-R̂ = 1.210 between chains — raise budget'
     """
-    most = MAX_RHAT_OF_PRECISE if precise else MAX_RHAT
-    relaxed = f", or below {MAX_RHAT_OF_PRECISE:g} {when}" if when else ""
+    relaxed = f", or below {convergence.max_rhat(True):g} {when}" if when else ""
     return Check(
-        "split-R̂ between chains", f"{rhat:.3f}", f"below {MAX_RHAT:g}{relaxed}", rhat < most, remedy,
+        "split-R̂ between chains", f"{rhat:.3f}", f"below {convergence.max_rhat(False):g}{relaxed}",
+        rhat < convergence.max_rhat(precise), remedy,
         reason=f"not converged: split-R̂ = {rhat:.3f} {where}",
     )  # fmt: skip
 
@@ -56,6 +55,11 @@ def check_precision(stderr: float, scale: float, of: str, remedy: str, *, few: s
     share = math.inf if scale == 0 < stderr else 0.0 if stderr == 0 else stderr / scale
     reason = f"imprecise: the standard error is {share:.0%} of {of}"
     return Check(name, f"{share:.1%} of {of}", wanted, share <= MAX_RELATIVE_STDERR, remedy, reason=reason)
+
+
+def check_draws(stderr: float, scale: float, of: str = "the value") -> Check:
+    """Whether draws are enough: their Monte Carlo error beside the size it should be small against."""
+    return check_precision(stderr, scale, of, "raise draws", few="give more draws, or several chains")
 
 
 def check_survival(dead: int, chains: int, remedy: str) -> Check:

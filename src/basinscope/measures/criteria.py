@@ -17,8 +17,8 @@ from . import loo, waic
 from .evidence import MEMORY, Asked, Evidence, gather, temperature
 from .free_energy import free_energy
 from .pointwise import Pointwise
+from .posterior_statistic import posterior_statistic
 from .tic import tic
-from .verdicts import drawn
 from .wbic import wbic
 
 # Loss per sample on new data, as each criterion predicts it; free energy in nats; what draws say of themselves.
@@ -65,9 +65,9 @@ class Criteria(Mapping[str, Estimate]):
 
     def _repr_html_(self) -> str:
         rows = "".join(
-            f"<tr><td>{html.escape(name)}</td><td>{each.value:.6g}</td><td>{each.stderr:.2g}</td>"
-            f"<td title='{html.escape(' '.join(each.warnings))}'>{each.verdict}</td></tr>"
-            for name, each in self.items()
+            f"<tr><td>{html.escape(name)}</td><td>{estimate.value:.6g}</td><td>{estimate.stderr:.2g}</td>"
+            f"<td title='{html.escape(' '.join(estimate.warnings))}'>{estimate.verdict}</td></tr>"
+            for name, estimate in self.items()
         )
         return f"<table><tr><th>criterion</th><th>value</th><th>± draws</th><th>verdict</th></tr>{rows}</table>"
 
@@ -125,23 +125,23 @@ def criteria(
     land = source if isinstance(source, Landscape) else None
     names = _names(only, land)
     asked = Asked(temperature(source, nbeta, beta), gamma, sampler, chains, draws, batch_size, rtol, budget, seed)
-    found: dict[str, Estimate] = {}
+    estimates: dict[str, Estimate] = {}
     if any(name in DRAWS or name in ("waic", "loo") for name in names):
         with tracked("criteria", progress) as report:
             evidence = gather(source, asked, report, memory=memory if "loo" in names else None)
-        found |= _of_draws(evidence, names)
+        estimates |= _of_draws(evidence, names)
     if land is not None:
-        found |= _of_landscape(land, asked, names, progress)
-    return Criteria({name: found[name] for name in names})
+        estimates |= _of_landscape(land, asked, names, progress)
+    return Criteria({name: estimates[name] for name in names})
 
 
 def _names(only: Sequence[str] | None, land: Landscape | None) -> list[str]:
-    known = [*PREDICTIVE, *EVIDENCE, *DRAWS]
-    possible = known if land is not None else [name for name in known if name not in OF_A_LANDSCAPE]
+    all_names = [*PREDICTIVE, *EVIDENCE, *DRAWS]
+    possible = all_names if land is not None else [name for name in all_names if name not in OF_A_LANDSCAPE]
     if only is None:
         return possible
-    if isinstance(only, str) or not all(name in known for name in only):
-        raise InputError(f"only must list names among {', '.join(known)}, got {only!r}")
+    if isinstance(only, str) or not all(name in all_names for name in only):
+        raise InputError(f"only must list names among {', '.join(all_names)}, got {only!r}")
     missing = [name for name in only if name not in possible]
     if missing:
         raise InputError(
@@ -152,23 +152,25 @@ def _names(only: Sequence[str] | None, land: Landscape | None) -> list[str]:
 
 def _of_draws(evidence: Evidence, names: Sequence[str]) -> dict[str, Estimate]:
     statistics = {
-        "bayes_training_loss": lambda each: each.bayes_training_loss,
-        "gibbs_training_loss": lambda each: each.gibbs_training_loss,
-        "functional_variance": lambda each: each.functional_variance,
-        "fluctuation": lambda each: each.fluctuation,
+        "bayes_training_loss": lambda pooled: pooled.bayes_training_loss,
+        "gibbs_training_loss": lambda pooled: pooled.gibbs_training_loss,
+        "functional_variance": lambda pooled: pooled.functional_variance,
+        "fluctuation": lambda pooled: pooled.fluctuation,
         **{f"y{k + 1}": _cumulant(k) for k in range(3)},
     }
-    found = {name: drawn(name, evidence, each) for name, each in statistics.items() if name in names}
+    estimates = {
+        name: posterior_statistic(name, evidence, statistic) for name, statistic in statistics.items() if name in names
+    }
     if "waic" in names:
-        found["waic"] = waic.from_evidence(evidence)
+        estimates["waic"] = waic.from_evidence(evidence)
     if "loo" in names:
-        found["loo"] = loo.from_evidence(evidence)
-    return found
+        estimates["loo"] = loo.from_evidence(evidence)
+    return estimates
 
 
 def _cumulant(order: int) -> Any:
-    def statistic(each: Pointwise) -> float:
-        return each.cumulants[order]
+    def statistic(pooled: Pointwise) -> float:
+        return pooled.cumulants[order]
 
     return statistic
 
@@ -176,28 +178,28 @@ def _cumulant(order: int) -> Any:
 def _of_landscape(land: Landscape, asked: Asked, names: Sequence[str], progress: bool) -> dict[str, Estimate]:
     loss, d, n = float(land.per_sample().mean()), land.dimension, land.n
     common = {"n": n, "dimension": d, "loss": loss}
-    found: dict[str, Estimate] = {
+    estimates: dict[str, Estimate] = {
         "aic": Estimate("aic", loss + d / n, 0.0, diagnostics=common),
         "bic": Estimate("bic", n * loss + 0.5 * d * math.log(n), 0.0, diagnostics=common),
     }
     shared: dict[str, Any] = {"gamma": asked.gamma, "sampler": asked.sampler, "chains": asked.chains}
     work: dict[str, Any] = {"rtol": asked.rtol, "budget": asked.budget, "seed": asked.seed, "progress": progress}
     if "tic" in names:
-        found["tic"] = _takeuchi(land, asked, loss, progress)
+        estimates["tic"] = _takeuchi(land, asked, loss, progress)
     if "wbic" in names:
-        found["wbic"] = wbic(land, batch_size=asked.batch_size, **shared, **work)
+        estimates["wbic"] = wbic(land, batch_size=asked.batch_size, **shared, **work)
     if "free_energy" in names:
-        found["free_energy"] = free_energy(land, **shared, **work)
-    return found
+        estimates["free_energy"] = free_energy(land, **shared, **work)
+    return estimates
 
 
 def _takeuchi(land: Landscape, asked: Asked, loss: float, progress: bool) -> Estimate:
     decay = resolution(land, asked.beta * land.n, asked.gamma)
-    known = land.loss.family != "custom" or land.loss.sample is not None
+    has_density = land.loss.family != "custom" or land.loss.sample is not None
     gap = tic(
         land,
         weight_decay=decay.gamma / decay.nbeta,
-        matrix="fisher" if known else "hessian",
+        matrix="fisher" if has_density else "hessian",
         seed=asked.seed,
         progress=progress,
     )

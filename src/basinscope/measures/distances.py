@@ -24,10 +24,11 @@ def parameter_error(
     matrix: Curvature = "fisher",
     curvature: Curvature | None = None,
 ) -> Estimate:
-    """(1/n) Tr(C_Λ H_Λ⁻²), the expected ‖θ̂ − θ*‖² (paper 004, Eq. 4 over n).
+    """(1/n) Tr(C_Λ H_Λ⁻²), the expected ‖θ̂ − θ*‖².
 
-    For a calibrated model at most (1/n) Tr((F + Λ)⁻¹) (Prop. 4.1), given as `diagnostics["calibrated"]`: flat basins
-    have large errors in their parameters.
+    It is Eq. 4 over n of Shoham, Mor-Yosef and Avron 2025, https://arxiv.org/abs/2506.17809.
+    For a calibrated model it is at most (1/n) Tr((F + Λ)⁻¹) (Prop. 4.1), given as `diagnostics["calibrated"]`: flat
+    basins have large errors in their parameters.
 
     Args:
         land: the landscape, at a minimum of mean loss + ½ wᵀΛw; up to about 10⁴ parameters.
@@ -54,9 +55,10 @@ def loss_distance(
     matrix: Curvature = "fisher",
     curvature: Curvature | None = None,
 ) -> Estimate:
-    """(1/n) Tr((C_Λ H_Λ⁻¹)²), the expected squared distance E_z[(l(θ̂; z) − l(θ*; z))²] (paper 004, Eq. 5 over n).
+    """(1/n) Tr((C_Λ H_Λ⁻¹)²), the expected squared distance E_z[(l(θ̂; z) − l(θ*; z))²].
 
-    For a calibrated model at most rank⁽²⁾_Λ(F)/n (Prop. 4.1), given as `diagnostics["calibrated"]`.
+    It is Eq. 5 over n of Shoham, Mor-Yosef and Avron 2025, https://arxiv.org/abs/2506.17809.
+    For a calibrated model it is at most rank⁽²⁾_Λ(F)/n (Prop. 4.1), given as `diagnostics["calibrated"]`.
 
     Args:
         land: the landscape, at a minimum of mean loss + ½ wᵀΛw; up to about 10⁴ parameters.

@@ -136,13 +136,13 @@ class Asked:
 
     @property
     def settings(self) -> Settings:
-        """Of the run that finds the posterior."""
+        """Of the run that finds the posterior; the draws may then take as much work again."""
         return Settings(
             self.sampler,
             chains=self.chains,
             batch_size=self.batch_size,
             rtol=self.rtol,
-            budget=self.budget,
+            budget=self.budget / 2,
             seed=self.seed,
         )
 

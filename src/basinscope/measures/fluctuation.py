@@ -15,8 +15,9 @@ from ..estimates import Estimate
 from ..landscape import Landscape
 from ..progress import Report, tracked
 from ..sampling.draws import draws as onward
+from .checks import check_draws
 from .evidence import Asked, chains_of, checks_of, count_draws, facts_of, gather, mixing, refuse_diverged, temperature
-from .verdicts import drawn, monte_carlo
+from .posterior_statistic import posterior_statistic
 
 
 def fluctuation(
@@ -59,7 +60,7 @@ def fluctuation(
     asked = Asked(temperature(source, nbeta, beta), gamma, sampler, chains, draws, batch_size, rtol, budget, seed)
     with tracked("fluctuation", progress) as report:
         if samples is None:
-            return drawn("fluctuation", gather(source, asked, report), lambda each: each.fluctuation)
+            return posterior_statistic("fluctuation", gather(source, asked, report), lambda pooled: pooled.fluctuation)
         if not isinstance(source, Landscape):
             raise InputError(
                 f"samples={samples} is about drawing from a landscape, got draws already made — leave it out"
@@ -83,17 +84,17 @@ def _visited(land: Landscape, asked: Asked, size: int, report: Report) -> Estima
         alive = living
         report(number / count, f"{number + 1} of {count} draws")
     refuse_diverged(outcome, alive)
-    kept = np.flatnonzero(alive.cpu().numpy())
-    if count * len(kept) * size < 2 * land.n:
+    survivors = np.flatnonzero(alive.cpu().numpy())
+    if count * len(survivors) * size < 2 * land.n:
         raise InputError(
-            f"{count} draws of {len(kept)} chains on {size} of {land.n} samples see a sample fewer than two times on "
-            f"average, too few for a variance — raise draws or samples"
+            f"{count} draws of {len(survivors)} chains on {size} of {land.n} samples see a sample fewer than two times "
+            f"on average, too few for a variance — raise draws or samples"
         )
-    value = 0.5 * asked.beta * visits.variance(kept)
-    left = np.array([visits.variance(np.delete(kept, g)) for g in range(len(kept))])
+    value = 0.5 * asked.beta * visits.variance(survivors)
+    left = np.array([visits.variance(np.delete(survivors, g)) for g in range(len(survivors))])
     stderr = 0.5 * asked.beta * math.sqrt((len(left) - 1) * left.var())
-    rhat = mixing(trace[kept])
-    checks = (*checks_of(outcome, alive.cpu().numpy(), rhat), monte_carlo(stderr, abs(value)))
+    rhat = mixing(trace[survivors])
+    checks = (*checks_of(outcome, alive.cpu().numpy(), rhat), check_draws(stderr, abs(value)))
     facts = facts_of(sampler, outcome) | {
         "rhat": rhat,
         "beta": asked.beta,
@@ -143,6 +144,6 @@ class Visits:
         """V̂ of the given chains."""
         chosen = slice(None) if chains is None else torch.as_tensor(chains, device=self._sums.device)
         count, first, second = self._sums[:, chosen].sum(1)
-        seen = count > 0
-        squares = (second - first.square() / count.clamp(min=1))[seen].sum()
-        return float(self.n * squares / (count[seen] - 1).sum())
+        repeated = count > 0
+        squares = (second - first.square() / count.clamp(min=1))[repeated].sum()
+        return float(self.n * squares / (count[repeated] - 1).sum())

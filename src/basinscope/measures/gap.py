@@ -41,7 +41,9 @@ def gap(
 ) -> Estimate:
     """The predicted gap, E_z[l(θ̂; z)] − L_n(θ̂), 1/n included.
 
-    `soft_rank`         (1/n) (Tr C / Tr F) rank_Λ(F), paper 004, Eq. 8
+    Equations are those of Shoham, Mor-Yosef and Avron 2025, https://arxiv.org/abs/2506.17809.
+
+    `soft_rank`         (1/n) (Tr C / Tr F) rank_Λ(F), Eq. 8
     `tic`               (1/n) Tr(C_Λ H_Λ⁻¹), Eq. 1
     `trace_ratio`       (1/n) Tr C / Tr F, Eq. 6 (Thomas et al. 2020)
     `trace_ratio_rank`  (1/n) (Tr C / Tr F) rank(F), Eq. 7, counting eigenvalues above 0.001 ‖F‖ (Remark 5.2)
@@ -148,8 +150,8 @@ def _trace_ratio(land: Landscape, rtol: float, seed: int) -> Ratio:
     if land.loss.family != "custom" and count(land, "fisher") <= MAX_ROOTS:
         return ratio(noise, Gradients(land, "fisher").norms())
     fisher = layer_traces(land, "fisher", rtol=rtol, seed=seed)
-    found = ratio(noise, torch.full_like(noise, fisher.value))
-    return Ratio(found.value, math.hypot(found.stderr, found.value * fisher.stderr / fisher.value))
+    quotient = ratio(noise, torch.full_like(noise, fisher.value))
+    return Ratio(quotient.value, math.hypot(quotient.stderr, quotient.value * fisher.stderr / fisher.value))
 
 
 def _hard_rank(land: Landscape) -> float:

@@ -11,7 +11,7 @@ import torch
 from ..estimates import Estimate
 from ..landscape import Landscape, check_landscape
 from ..progress import tracked
-from ..sampling.calibration import Resolution, resolution
+from ..sampling.calibration import resolution
 from ..sampling.local import Outcome, Sampler, Settings
 from .llc_checks import llc_checks
 
@@ -59,7 +59,7 @@ def llc(
 
     Returns:
         An `Estimate`; `diagnostics` holds R̂, ESS, the virial ratio E[δ·∇U]/d (1 in equilibrium), the heat capacity
-        (nβ)²Var L, the gradient term, λ̂ at γ/3 and 3γ, and the chains' traces.
+        (nβ)²Var L, the gradient term, the slope ∂λ̂/∂log γ = −(γ/2) nβ Cov(L, ‖δ‖²), and the chains' traces.
 
     Examples:
         >>> import torch, basinscope as bs
@@ -76,51 +76,27 @@ def llc(
     with tracked("llc", progress) as report:
         measured = Sampler(land, settings)
         outcome = measured.run(at, report)
-        sides = _sides(measured, outcome, report)
-    return judged(measured, outcome, sides)
+    return judged(measured, outcome)
 
 
-def _sides(measured: Sampler, outcome: Outcome, report: Any) -> dict[float, tuple[float, float]] | None:
-    """λ̂ and its standard error at γ/3 and 3γ, from where the chains are; none for a run that was cut short or is a
-    plain kernel, and None if they are interrupted themselves."""
-    if outcome.sampler not in ("hmc", "minibatch") or outcome.interrupted or outcome.diverged:
-        return {}
-    found = {}
-    try:
-        for gamma in (outcome.at.gamma / 3, 3 * outcome.at.gamma):
-            side = measured.run(Resolution(outcome.at.nbeta, gamma), report, outcome)
-            if side.interrupted:
-                return None
-            found[gamma] = _told(side)
-    except KeyboardInterrupt:
-        return None
-    return found
+def judged(measured: Sampler, outcome: Outcome) -> Estimate:
+    """The estimate with its verdict, from a finished run."""
+    value = outcome.at.nbeta * outcome.excess
+    stderr = math.hypot(outcome.at.nbeta * outcome.stderr, _ROUNDING[measured.land.dtype] * abs(value))
+    diagnostics = _diagnostics(measured, outcome)
+    return Estimate("llc", value, stderr, llc_checks(value, stderr, diagnostics), diagnostics, outcome.freedom)
 
 
-def _told(outcome: Outcome) -> tuple[float, float]:
-    """λ̂ and its standard error."""
-    return outcome.at.nbeta * outcome.excess, outcome.at.nbeta * outcome.stderr
-
-
-def judged(measured: Sampler, outcome: Outcome, sides: dict[float, tuple[float, float]] | None) -> Estimate:
-    """The estimate with its verdict, from a finished run; `sides` is None where those runs were interrupted."""
-    value, sampled = _told(outcome)
-    stderr = math.hypot(sampled, _ROUNDING[measured.land.dtype] * abs(value))
-    diagnostics = _diagnostics(measured, outcome, sides or {})
-    diagnostics["interrupted"] |= sides is None
-    return Estimate("llc", value, stderr, llc_checks(value, stderr, diagnostics), diagnostics)
-
-
-def _diagnostics(measured: Sampler, outcome: Outcome, sides: dict[float, tuple[float, float]]) -> dict[str, Any]:
+def _diagnostics(measured: Sampler, outcome: Outcome) -> dict[str, Any]:
     at, land, run = outcome.at, measured.land, outcome.main
-    found: dict[str, Any] = {
+    diagnostics: dict[str, Any] = {
         "nbeta": at.nbeta,
         "gamma": at.gamma,
         "n": land.n,
         "dimension": land.dimension,
         "loss": float(measured.losses.base.mean()),
         "sampler": outcome.sampler,
-        "chains": int(run.alive.sum()),
+        "chains": len(run.alive) - outcome.diverged,
         "started": len(run.alive),
         "diverged": outcome.diverged,
         "draws": run.trace.draws,
@@ -129,6 +105,7 @@ def _diagnostics(measured: Sampler, outcome: Outcome, sides: dict[float, tuple[f
         "batch_size": outcome.batch_size,
         "persistence": None if outcome.pace is None else outcome.pace.persistence,
         "control_variates": outcome.control_variates,
+        "rtol": measured.settings.rtol,
         "interrupted": outcome.interrupted,
         "exhausted": outcome.exhausted,
         "batched": measured.losses.batched,
@@ -136,35 +113,40 @@ def _diagnostics(measured: Sampler, outcome: Outcome, sides: dict[float, tuple[f
         **run.settings,
     }
     if run.alive.sum() < 2:
-        return found
+        return diagnostics
     summary, virial = run.summary(), run.summary("virial")
-    found |= {
+    slope, slope_stderr = run.slope_in_gamma()
+    diagnostics |= {
         "rhat": outcome.rhat,
         "ess": summary.ess,
         "acceptance": run.summary("acceptance").mean,
         "virial": virial.mean / land.dimension,
         "virial_stderr": virial.stderr / land.dimension,
-        "drift": at.nbeta * run.drift(),
+        "drift": at.nbeta * run.drift(run.correction()),
         "distance": math.sqrt(run.summary("distance").mean),
         "heat_capacity": at.nbeta**2 * summary.variance if outcome.batch_size is None else None,
         "by_step_size": [
             (each.step_size, at.nbeta * each.summary().mean) for each in outcome.runs if each.alive.sum() > 1
         ],
         "slope": outcome.slope,
-        "gamma_curve": [(gamma, *side) for gamma, side in sorted({**sides, at.gamma: _told(outcome)}.items())],
+        "gamma_slope": at.nbeta * slope,
+        "gamma_slope_stderr": at.nbeta * slope_stderr,
         "trace": _trace(at.nbeta, outcome),
     }
-    return found
+    return diagnostics
 
 
 def _curvature(measured: Sampler, outcome: Outcome) -> dict[str, Any]:
     """What curvature at w* says; not measured for a plain kernel, whose cost it would outweigh."""
     if outcome.sampler not in ("hmc", "minibatch"):
-        return {"gradient_term": None, "largest_eigenvalue": None, "half_soft_rank": None}
+        names = ("gradient_term", "largest_eigenvalue", "smallest_eigenvalue", "half_soft_rank")
+        return dict.fromkeys(names)
     known = measured.geometry
+    descent = known.descent(outcome.at)
     return {
-        "gradient_term": known.gradient_term(outcome.at),
+        "gradient_term": descent.gradient_term,
         "largest_eigenvalue": float(known.values[0]),
+        "smallest_eigenvalue": descent.least_curvature,
         "half_soft_rank": known.half_soft_rank(outcome.at) if known.complete else None,
     }
 

@@ -7,21 +7,20 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ..estimates import Check
-from ..sampling.runs import MAX_NEGATIVE_STDERRS
+from ..sampling import convergence
 from .checks import check_completion, check_mixing, check_precision, check_survival
 
 # Shares are of λ̂ itself.
 MAX_GRADIENT_SHARE = 0.1  # gradient term ½(nβ)²gᵀA⁻¹g: by about this much λ̂ is low where w* is no minimum
+MAX_DOWNWARD_CURVATURE = 1.0  # −nβσ of the least eigenvalue σ, in units of γ, which keeps chains from falling
 MIN_ACCEPTANCE = 0.1  # accepted proposals of a Metropolis sampler
-MAX_STDERR_OF_PRECISE = 0.01  # standard error below which chains need no more mixing
-MAX_DRIFT_SHARE = 0.05  # change of λ̂ over the run's last half
-MAX_DRIFT_STDERRS = 4 * math.sqrt(2)  # of that change, in standard errors of λ̂: the halves' difference has √2 of them
-MAX_VIRIAL_ERROR = 0.1  # of the virial ratio, which is 1
+MAX_VIRIAL_ERROR = 0.05  # of the virial ratio, which is 1; λ̂ has what it lacks added and charged by half
 MAX_VIRIAL_STDERRS = 4.0  # of its distance from 1, in its own standard errors
 MAX_STEP_BIAS = 0.15  # distance of the smallest step from the extrapolation to zero
-MIN_LOCALISER_GROWTH = 2.2  # λ̂(γ/3)/λ̂(γ) that is nearly the 3 of a basin without curvature
+MAX_LOCALISER_SHARE = 0.7  # −∂log λ̂/∂log γ, which is 1 in a basin without curvature
 
-_METROPOLIS = ("hmc", "mala")  # samplers that reject
+_METROPOLIS = ("hmc", "mala")  # samplers that reject, and so have no step-size bias
+_EXTRAPOLATED = "minibatch"  # the sampler that measures its step-size bias
 
 
 def llc_checks(value: float, stderr: float, diagnostics: Mapping[str, Any]) -> tuple[Check, ...]:
@@ -39,37 +38,43 @@ def llc_checks(value: float, stderr: float, diagnostics: Mapping[str, Any]) -> t
 
 
 def _checks(value: float, stderr: float, seen: Mapping[str, Any]) -> Iterator[Check]:
-    yield Check(
-        "λ̂", f"{value:.4g}", "positive", value > 0, "train longer, or raise gamma", "failure",
-        f"not at a minimum: λ̂ = {value:.3g} is not positive, so chains found lower loss than w* has",
-    )  # fmt: skip
+    yield _sign(value)
     yield check_survival(seen["diverged"], seen["started"], "use a smaller step_size")
     yield check_completion(seen["interrupted"], "the standard error target was met")
     scale = abs(value)
     if value > 0 and seen.get("gradient_term") is not None:
         yield _gradient(seen["gradient_term"], value)
-    if value > -MAX_NEGATIVE_STDERRS * stderr or not math.isfinite(stderr):
+    if seen.get("smallest_eigenvalue") is not None:
+        yield _saddle(seen)
+    if value > -convergence.MAX_NEGATIVE_STDERRS * stderr or not math.isfinite(stderr):
         yield check_precision(stderr, scale, "λ̂", "raise budget", few="raise draws or lower burn_in")
     if seen.get("acceptance") is not None and seen.get("sampler") in _METROPOLIS:
         yield _acceptance(seen["acceptance"])
     if seen.get("rhat") is not None:
         yield check_mixing(
-            seen["rhat"], "raise budget", precise=stderr <= MAX_STDERR_OF_PRECISE * scale,
-            when=f"where the standard error is at most {MAX_STDERR_OF_PRECISE:.0%}",
+            seen["rhat"], "raise budget", precise=convergence.is_precise(stderr, value, seen["rtol"]),
+            when=f"where the standard error is at most {convergence.PRECISE:g} rtol",
         )  # fmt: skip
     if seen.get("drift") is not None:
-        yield _drift(abs(seen["drift"]), stderr, scale)
+        yield _drift(abs(seen["drift"]), convergence.max_drift(stderr, value, seen["rtol"]), scale)
     if seen.get("virial") is not None:
         yield _virial(seen["virial"], seen["virial_stderr"])
-    slope = seen.get("slope")
-    if slope is not None and math.isfinite(slope):
-        yield Check(
-            "step-size bias", f"{abs(slope):.1%} of λ̂", f"at most {MAX_STEP_BIAS:.0%}", abs(slope) <= MAX_STEP_BIAS,
-            "raise batch_size or budget",
-            reason=f"step-size bias: the smallest step is {slope:.0%} off the extrapolation",
-        )  # fmt: skip
-    if len(seen.get("gamma_curve") or ()) >= 3:
+    yield _step_bias(seen["sampler"], seen.get("slope"))
+    if value > 0 and seen.get("gamma_slope") is not None and seen.get("largest_eigenvalue") is not None:
         yield _localiser(seen, value)
+
+
+def _sign(value: float) -> Check:
+    """λ̂ is positive where w* is lower than its neighbourhood, and 0 where the loss does not depend on the weights."""
+    if value == 0:
+        return Check(
+            "λ̂", "0", "positive", False, "check the loss and the data",
+            reason="constant: the loss is the same wherever the chains went, so that no direction counts",
+        )  # fmt: skip
+    return Check(
+        "λ̂", f"{value:.4g}", "positive", value > 0, "train longer, or raise gamma", "failure",
+        f"not at a minimum: λ̂ = {value:.3g} is not positive, so chains found lower loss than w* has",
+    )  # fmt: skip
 
 
 def _lost(sampler: str | None, diverged: int, started: int) -> Check:
@@ -90,6 +95,17 @@ def _gradient(term: float, value: float) -> Check:
     )  # fmt: skip
 
 
+def _saddle(seen: Mapping[str, Any]) -> Check:
+    """Where the loss curves downwards by more than the localiser curves upwards, w* is no minimum, slope or none."""
+    least, gamma = seen["smallest_eigenvalue"], seen["gamma"]
+    downward = max(0.0, -seen["nbeta"] * least) / gamma
+    return Check(
+        "downward curvature at w*, −nβσ/γ", f"{downward:.3g}", f"at most {MAX_DOWNWARD_CURVATURE:g}",
+        downward <= MAX_DOWNWARD_CURVATURE, "train longer, or raise gamma",
+        reason=f"a saddle: the Hessian has the eigenvalue {least:.3g} at w*, which gamma={gamma:.3g} does not outweigh",
+    )  # fmt: skip
+
+
 def _acceptance(share: float) -> Check:
     return Check(
         "accepted proposals", f"{share:.0%}", f"at least {MIN_ACCEPTANCE:.0%}", share >= MIN_ACCEPTANCE,
@@ -97,13 +113,12 @@ def _acceptance(share: float) -> Check:
     )  # fmt: skip
 
 
-def _drift(drift: float, stderr: float, scale: float) -> Check:
+def _drift(drift: float, most: float, scale: float) -> Check:
     """Whether λ̂ of the last half's two parts is the same, but for chance."""
     moved = drift / scale if scale else math.inf
     return Check(
         "drift over the last half", f"{moved:.1%} of λ̂",
-        f"at most {MAX_DRIFT_SHARE:.0%}, or {MAX_DRIFT_STDERRS:.1f} standard errors",
-        not drift > max(MAX_DRIFT_SHARE * scale, MAX_DRIFT_STDERRS * stderr), "raise budget",
+        f"at most rtol, or {convergence.MAX_DRIFT_STDERRS:.1f} standard errors", not drift > most, "raise budget",
         reason=f"not converged: λ̂ still moves by {moved:.0%} over the run's last half",
     )  # fmt: skip
 
@@ -120,12 +135,28 @@ def _virial(ratio: float, stderr: float) -> Check:
     )  # fmt: skip
 
 
+def _step_bias(sampler: str, slope: float | None) -> Check:
+    """Chains that reject have none, chains at several step sizes measure it; of others nobody knows it."""
+    name, wanted = "step-size bias", f"none, or measured and at most {MAX_STEP_BIAS:.0%} of λ̂"
+    if sampler in _METROPOLIS:
+        return Check(name, "none", wanted, True)
+    if sampler != _EXTRAPOLATED or slope is None:
+        return Check(
+            name, "unknown", wanted, False, "use sampler='hmc' or 'minibatch'",
+            reason=f"step-size bias: {sampler} corrects and measures none",
+        )  # fmt: skip
+    return Check(
+        name, f"{abs(slope):.1%} of λ̂", wanted, abs(slope) <= MAX_STEP_BIAS, "raise batch_size or budget",
+        reason=f"step-size bias: the smallest step is {slope:.0%} off the extrapolation",
+    )  # fmt: skip
+
+
 def _localiser(seen: Mapping[str, Any], value: float) -> Check:
-    """λ̂ is the localiser's where no direction is stiffer than γ and λ̂ grows nearly in proportion to 1/γ."""
-    stiffness, gamma, wider = seen["nbeta"] * seen["largest_eigenvalue"], seen["gamma"], seen["gamma_curve"][0][1]
+    """λ̂ is the localiser's where no direction is stiffer than γ and λ̂ falls nearly in proportion to γ."""
+    stiffness, gamma, share = seen["nbeta"] * seen["largest_eigenvalue"], seen["gamma"], -seen["gamma_slope"] / value
     return Check(
         "stiffest direction, nβσ₁/γ", f"{stiffness / gamma:.3g}",
-        f"above 1, or λ̂ at γ/3 below {MIN_LOCALISER_GROWTH:g} times λ̂",
-        stiffness > gamma or wider < MIN_LOCALISER_GROWTH * value, "lower gamma or raise nbeta",
-        reason=f"prior-dominated: no direction is stiffer than gamma={gamma:.3g}, and λ̂ triples with 1/gamma",
+        f"above 1, or λ̂ falling with γ by a power of at most {MAX_LOCALISER_SHARE:g}",
+        stiffness > gamma or share <= MAX_LOCALISER_SHARE, "lower gamma or raise nbeta",
+        reason=f"prior-dominated: no direction is stiffer than gamma={gamma:.3g}, and λ̂ falls as gamma^−{share:.2f}",
     )  # fmt: skip

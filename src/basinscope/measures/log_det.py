@@ -42,9 +42,9 @@ def log_det(
 ) -> Estimate | list[Estimate]:
     """½ log det(I + Λ^(−1/2) A Λ^(−1/2)) = ½ Σ_i log(1 + σ_i/λ).
 
-    The complexity term of Laplace's evidence (paper 004, App. B, with the factor ½ that is dropped there). The prior
-    is N(0, (nΛ)⁻¹), so that Λ means the same as in the mean loss. With λ = γ/(nβ) it is the local free energy of a
-    quadratic basin.
+    This is the complexity term of Laplace's evidence, with the factor ½ that Shoham, Mor-Yosef and Avron (2025,
+    https://arxiv.org/abs/2506.17809, App. B) drop. The prior is N(0, (nΛ)⁻¹), so that Λ means the same as in the mean
+    loss. With λ = γ/(nβ) it is the local free energy of a quadratic basin.
 
     Args:
         land: the landscape.

@@ -42,10 +42,10 @@ def log_likelihood(
         >>> net = torch.nn.Linear(2, 1)
         >>> with torch.no_grad():
         ...     land = bs.Landscape(net, "gaussian", (x, net(x)), sigma=1.0)
-        >>> found = bs.log_likelihood(land, chains=4, draws=20, budget=1.0)
-        >>> found.values.shape
+        >>> matrix = bs.log_likelihood(land, chains=4, draws=20, budget=1.0)
+        >>> matrix.values.shape
         (4, 20, 40)
-        >>> found.to_arviz().log_likelihood["target"].dims
+        >>> matrix.to_arviz().log_likelihood["target"].dims
         ('chain', 'draw', 'observation')
     """
     check_landscape(land)

@@ -13,8 +13,8 @@ from ..errors import InputError
 from ..estimates import Check, Estimate
 from ..progress import tracked
 from .evidence import MEMORY, Asked, Evidence, gather, temperature
+from .posterior_statistic import posterior_statistic
 from .psis import reliable_shape
-from .verdicts import drawn
 
 Method = Literal["psis", "importance"]
 
@@ -73,27 +73,27 @@ def from_evidence(evidence: Evidence) -> Estimate:
 
     The standard error is that of plain importance sampling, which smoothing only makes smaller.
     """
-    found = evidence.stream.pooled(evidence.alive)
-    scale = abs(found.leave_one_out - found.bayes_training_loss) + 1e-12 * abs(found.leave_one_out)
-    plain = {"importance": found.leave_one_out, "bayes_training_loss": found.bayes_training_loss}
+    pooled = evidence.stream.pooled(evidence.alive)
+    scale = abs(pooled.leave_one_out - pooled.bayes_training_loss) + 1e-12 * abs(pooled.leave_one_out)
+    facts = {"importance": pooled.leave_one_out, "bayes_training_loss": pooled.bayes_training_loss}
     if evidence.tails is None:
-        plain |= _spread(-found.log_leave_one_out) | {"method": "importance"}
+        facts |= _spread(-pooled.log_leave_one_out) | {"method": "importance"}
         checks = [_UNCHECKED_WEIGHTS]
-        return drawn(
-            "loo", evidence, lambda each: each.leave_one_out, scale=scale, of=_SCALE, checks=checks, found=plain
+        return posterior_statistic(
+            "loo", evidence, lambda part: part.leave_one_out, scale=scale, of=_SCALE, checks=checks, diagnostics=facts
         )
     smoothed = evidence.tails.smoothed()
     limit = reliable_shape(evidence.tails.draws)
     terms = -smoothed.log_leave_one_out
     value = float(terms.mean())
-    estimate = drawn(
+    estimate = posterior_statistic(
         "loo",
         evidence,
-        lambda each: each.leave_one_out,
+        lambda part: part.leave_one_out,
         scale=scale,
         of=_SCALE,
         checks=[check_weights(smoothed.shape, limit)],
-        found=plain
+        diagnostics=facts
         | _spread(terms)
         | {
             "method": "psis",
@@ -103,7 +103,7 @@ def from_evidence(evidence: Evidence) -> Estimate:
             "pointwise": {"loo": terms, "shape": smoothed.shape},
         },
     )
-    if estimate.diagnostics["unreliable"] < found.n:
+    if estimate.diagnostics["unreliable"] < pooled.n:
         return replace(estimate, value=value)
     diagnostics = {**estimate.diagnostics, "unreliable_value": value}
     return replace(estimate, value=math.nan, stderr=math.nan, diagnostics=diagnostics)
@@ -126,15 +126,16 @@ def check_weights(shape: NDArray[np.float64], limit: float) -> Check:
     Samples out of range make the number doubtful; if all of them are, there is none.
     """
     bad = np.flatnonzero(~(shape <= limit))
-    name, seen, wanted = "Pareto shapes k̂", f"out of range for {len(bad)} of {len(shape)} samples", f"up to {limit:.2f}"
+    name, wanted = "Pareto shapes k̂", f"up to {limit:.2f}"
+    observed = f"out of range for {len(bad)} of {len(shape)} samples"
     if len(bad) == len(shape):
         return Check(
-            name, seen, wanted, False, "take more draws, or refit", "failure",
+            name, observed, wanted, False, "take more draws, or refit", "failure",
             f"no reliable weights: k̂ exceeds {limit:.2f} for every one of {len(shape)} samples, so that draws with all "
             f"of them say nothing about a fit without one",
         )  # fmt: skip
     worst = bad[np.argsort(-shape[bad])][:5].tolist()
     return Check(
-        name, seen, wanted, not len(bad), "take more draws, or refit without those",
+        name, observed, wanted, not len(bad), "take more draws, or refit without those",
         reason=f"unreliable weights: k̂ exceeds {limit:.2f} for {len(bad)} of {len(shape)} samples, worst at {worst}",
     )  # fmt: skip

@@ -48,13 +48,13 @@ class LandscapeFacts:
     data_sha256: str
 
     @classmethod
-    def from_dict(cls, told: Mapping[str, Any]) -> LandscapeFacts:
+    def from_dict(cls, data: Mapping[str, Any]) -> LandscapeFacts:
         """The facts that a file holds."""
-        known = {each.name: told[each.name] for each in fields(cls)}
+        values = {entry.name: data[entry.name] for entry in fields(cls)}
         for name, kind in (("parameters", int), ("samples", int), ("weights_sha256", str), ("data_sha256", str)):
-            if not isinstance(known[name], kind) or isinstance(known[name], bool):
-                raise InputError(f"{name} must be of type {kind.__name__}, got {known[name]!r}")
-        return cls(**{**known, "loss_value": as_float(known["loss_value"])})
+            if not isinstance(values[name], kind) or isinstance(values[name], bool):
+                raise InputError(f"{name} must be of type {kind.__name__}, got {values[name]!r}")
+        return cls(**{**values, "loss_value": as_float(values["loss_value"])})
 
 
 @dataclass(frozen=True)
@@ -76,26 +76,30 @@ class ChainTraces:
 
     @classmethod
     def of(cls, llc: Estimate) -> ChainTraces | None:
-        """Those of an estimate; None where it kept none."""
-        seen = llc.diagnostics
-        if seen.get("trace") is None:
+        """The traces of an estimate; None where it kept none."""
+        diagnostics = llc.diagnostics
+        if diagnostics.get("trace") is None:
             return None
-        rows = np.asarray(seen["trace"])
+        rows = np.asarray(diagnostics["trace"])
         if not rows.size:
             return None
         stride = max(1, math.ceil(rows.shape[1] / _BLOCKS))
         whole = rows.shape[1] // stride * stride
         rows = rows[:, :whole].reshape(len(rows), -1, stride).mean(2)
         return cls(
-            seen["draws"], seen["burn_in"], len(rows), [_rounded(row) for row in rows[:_CHAINS]], _rounded(rows.mean(0))
+            diagnostics["draws"],
+            diagnostics["burn_in"],
+            len(rows),
+            [_rounded(row) for row in rows[:_CHAINS]],
+            _rounded(rows.mean(0)),
         )
 
     @classmethod
-    def from_dict(cls, told: Mapping[str, Any]) -> ChainTraces:
+    def from_dict(cls, data: Mapping[str, Any]) -> ChainTraces:
         """The traces that a file holds."""
         return cls(
-            int(told["draws"]), int(told["burn_in"]), int(told["count"]), [_floats(row) for row in told["chains"]],
-            _floats(told["mean"]),
+            int(data["draws"]), int(data["burn_in"]), int(data["count"]), [_floats(row) for row in data["chains"]],
+            _floats(data["mean"]),
         )  # fmt: skip
 
 
@@ -122,7 +126,7 @@ class SpectrumCurve:
 
     @classmethod
     def of(cls, spectrum: Spectrum) -> SpectrumCurve:
-        """That of a spectrum."""
+        """The curve of a spectrum."""
         from .spectrum_figure import density
 
         sizes, mean, stderr, resolution = density(spectrum, _DENSITY)
@@ -131,11 +135,11 @@ class SpectrumCurve:
         return cls(spectrum.matrix, largest, smallest, bulk[0], bulk[1], bulk[2], resolution, spectrum.checks)
 
     @classmethod
-    def from_dict(cls, told: Mapping[str, Any]) -> SpectrumCurve:
+    def from_dict(cls, data: Mapping[str, Any]) -> SpectrumCurve:
         """The curve that a file holds."""
         return cls(
-            str(told["matrix"]), _floats(told["largest"]), _floats(told["smallest"]), _floats(told["sizes"]),
-            _floats(told["density"]), _floats(told["stderr"]), as_float(told["resolution"]), checks_from_dict(told),
+            str(data["matrix"]), _floats(data["largest"]), _floats(data["smallest"]), _floats(data["sizes"]),
+            _floats(data["density"]), _floats(data["stderr"]), as_float(data["resolution"]), checks_from_dict(data),
         )  # fmt: skip
 
 
@@ -183,25 +187,25 @@ class Measurement:
             "trace": None if self.trace is None else plain(asdict(self.trace)),
             "quadratic": self.quadratic.to_dict(_LONGEST),
             "curve": plain([_rounded(point) for point in self.curve]),
-            "estimates": {name: each.to_dict(_LONGEST) for name, each in self.estimates.items()},
+            "estimates": {name: estimate.to_dict(_LONGEST) for name, estimate in self.estimates.items()},
             "spectrum": None if self.spectrum is None else plain(asdict(self.spectrum)),
             "notes": list(self.notes),
             "seconds": {name: round(value, 3) for name, value in self.seconds.items()},
         }
 
     @classmethod
-    def from_dict(cls, told: Mapping[str, Any]) -> Measurement:
+    def from_dict(cls, data: Mapping[str, Any]) -> Measurement:
         """The measurement that `to_dict` wrote, of this version or of an earlier one."""
         return cls(
-            LandscapeFacts.from_dict(told["subject"]),
-            Estimate.from_dict(told["llc"]),
-            Estimate.from_dict(told["quadratic"]),
-            [(as_float(gamma), as_float(half)) for gamma, half in told["curve"]],
-            {str(name): Estimate.from_dict(each) for name, each in told["estimates"].items()},
-            None if told["trace"] is None else ChainTraces.from_dict(told["trace"]),
-            None if told["spectrum"] is None else SpectrumCurve.from_dict(told["spectrum"]),
-            [str(note) for note in told["notes"]],
-            {str(name): as_float(value) for name, value in told["seconds"].items()},
+            LandscapeFacts.from_dict(data["subject"]),
+            Estimate.from_dict(data["llc"]),
+            Estimate.from_dict(data["quadratic"]),
+            [(as_float(gamma), as_float(half)) for gamma, half in data["curve"]],
+            {str(name): Estimate.from_dict(estimate) for name, estimate in data["estimates"].items()},
+            None if data["trace"] is None else ChainTraces.from_dict(data["trace"]),
+            None if data["spectrum"] is None else SpectrumCurve.from_dict(data["spectrum"]),
+            [str(note) for note in data["notes"]],
+            {str(name): as_float(value) for name, value in data["seconds"].items()},
         )
 
 
@@ -210,5 +214,5 @@ def _floats(values: Any) -> list[float]:
 
 
 def _rounded(values: Any) -> list[float]:
-    """In the digits that a figure shows: files stay small."""
+    """Numbers in the digits that a figure shows, so that files stay small."""
     return [float(f"{value:.{_DIGITS}g}") for value in values]

@@ -70,8 +70,8 @@ def measurement(
         >>> x = torch.randn(300, 3, generator=torch.Generator().manual_seed(0))
         >>> net = torch.nn.Linear(3, 1, bias=False)
         >>> _ = torch.nn.init.ones_(net.weight)
-        >>> found = measurement(bs.Landscape(net, "mse", (x, x.sum(1, keepdim=True))), budget=5, brief=True)
-        >>> abs(found.llc.value - found.quadratic.value) < 0.15  # the basin is quadratic
+        >>> result = measurement(bs.Landscape(net, "mse", (x, x.sum(1, keepdim=True))), budget=5, brief=True)
+        >>> abs(result.llc.value - result.quadratic.value) < 0.15  # the basin is quadratic
         True
     """
     if weight_decay is not None:
@@ -84,35 +84,33 @@ def measurement(
             land, nbeta=nbeta, gamma=gamma, sampler=sampler, rtol=rtol, budget=budget, seed=seed, progress=progress
         ),
     )
-    found = coefficient.diagnostics
+    diagnostics = coefficient.diagnostics
     view = _affordable(land, budget)
-    decay = found["gamma"] / found["nbeta"] if weight_decay is None else weight_decay
+    decay = diagnostics["gamma"] / diagnostics["nbeta"] if weight_decay is None else weight_decay
     with tracked("curvature", progress) as report:
-        half, curve = parts.timed("quadratic", lambda: _quadratic(view, found, seed))
+        half, curve = parts.timed("quadratic", lambda: _quadratic(view, diagnostics, seed))
         report(0.3, "trace")
         others = {
             "hessian_trace": parts.attempt("hessian_trace", lambda: trace(view, rtol=0.02, seed=seed, progress=False))
         }
         values = None if brief else _rest(land, view, coefficient, decay, budget, seed, parts, others, report)
-    notes = [
-        *([] if nbeta is not None else ["nβ = n/log n, Watanabe's temperature"]),
-        *([] if gamma is not None else ["γ = d/‖w*‖², a localiser as wide as the weights are large"]),
-        *(
-            [f"Λ = γ/(nβ) = {decay:.3g} for the predicted gap and the log-determinant"]
-            if weight_decay is None and not brief
-            else []
+    remarks = [
+        (nbeta is None, "nβ = n/log n, Watanabe's temperature"),
+        (gamma is None, "γ = d/‖w*‖², a localiser as wide as the weights are large"),
+        (
+            weight_decay is None and not brief,
+            f"Λ = γ/(nβ) = {decay:.3g} for the predicted gap and the log-determinant",
         ),
-        *(
-            [f"curvature on {view.n:,} of {land.n:,} samples, evenly chosen: all of them would outlast the budget"]
-            if view.n < land.n
-            else []
+        (
+            view.n < land.n,
+            f"curvature on {view.n:,} of {land.n:,} samples, evenly chosen: all of them would outlast the budget",
         ),
-        *(
-            ["the Fisher matrix stands in for the Hessian, which has negative eigenvalues beyond −γ/(nβ)"]
-            if half.diagnostics.get("matrix") == "fisher"
-            else []
+        (
+            half.diagnostics.get("matrix") == "fisher",
+            "the Fisher matrix stands in for the Hessian, which has negative eigenvalues beyond −γ/(nβ)",
         ),
     ]
+    notes = [text for applies, text in remarks if applies]
     return Measurement(
         subject_of(land), coefficient, half, curve, others, ChainTraces.of(coefficient),
         None if values is None else SpectrumCurve.of(values), notes, parts.seconds,
@@ -185,8 +183,8 @@ class _Parts:
 
     def attempt(self, name: str, compute: Callable[[], Estimate]) -> Estimate:
         try:
-            found: Estimate = self.timed(name, compute)
-            return found
+            estimate: Estimate = self.timed(name, compute)
+            return estimate
         except BasinscopeError as error:
             return Estimate.failed(name, error)
 
@@ -201,11 +199,12 @@ def _affordable(land: Landscape, budget: float) -> Landscape:
     return land.subset(torch.linspace(0, land.n - 1, count).long())
 
 
-def _quadratic(land: Landscape, found: Mapping[str, Any], seed: int) -> tuple[Estimate, list[tuple[float, float]]]:
+def _quadratic(
+    land: Landscape, diagnostics: Mapping[str, Any], seed: int
+) -> tuple[Estimate, list[tuple[float, float]]]:
     """½ soft rank at the measured γ, and over a range of γ."""
-    nbeta, gamma = found["nbeta"], found["gamma"]
-    sampled = [point[0] for point in found.get("gamma_curve", [])]
-    gammas = sorted({gamma, *sampled, *map(float, gamma * np.geomspace(1 / _SPREAD, _SPREAD, _CURVE))})
+    nbeta, gamma = diagnostics["nbeta"], diagnostics["gamma"]
+    gammas = sorted({gamma, *map(float, gamma * np.geomspace(1 / _SPREAD, _SPREAD, _CURVE))})
     place = gammas.index(gamma)
     reasons = []
     for matrix in ("hessian", "fisher"):
@@ -213,15 +212,15 @@ def _quadratic(land: Landscape, found: Mapping[str, Any], seed: int) -> tuple[Es
         starts = range(place + 1) if choose(land, matrix) != "lanczos" else (0, place)
         for levels in (gammas[start:] for start in starts):
             try:
-                ranks = _ranks(land, matrix, [each / nbeta for each in levels], seed)
+                ranks = _ranks(land, matrix, [level / nbeta for level in levels], seed)
             except BasinscopeError as error:
                 reasons.append(str(error))
                 continue
             halves = [_scaled(rank, 0.5, "half_soft_rank") for rank in ranks]
             curve = [
-                (each, half.value)
-                for each, half in zip(levels, halves, strict=True)
-                if each == gamma or each / nbeta > _POLE * -(half.diagnostics.get("smallest") or 0.0)
+                (level, half.value)
+                for level, half in zip(levels, halves, strict=True)
+                if level == gamma or level / nbeta > _POLE * -(half.diagnostics.get("smallest") or 0.0)
             ]
             return halves[levels.index(gamma)], curve
     return Estimate.failed("half_soft_rank", reasons[0]), []

@@ -142,8 +142,8 @@ class Stream:
         """
         block = torch.as_tensor(rows, dtype=torch.float64, device=self._mean.device)
         block = block[None] if block.ndim == 2 else block
-        own = slice(0, self.groups) if group is None else slice(group, group + 1)
-        width = own.stop - own.start
+        span = slice(0, self.groups) if group is None else slice(group, group + 1)
+        width = span.stop - span.start
         if block.shape[1:] != (width, self.n):
             raise InputError(
                 f"log-likelihoods must have shape (draws, {width}, {self.n}) or ({width}, {self.n}), got "
@@ -153,30 +153,30 @@ class Stream:
             return
         refuse_infinite(block)
         self._left.clear()
-        self._add_moments(block, own)
+        self._add_moments(block, span)
         for k, power in enumerate(self._powers):
             scaled = power * block
-            old = self._peak[k, own]
+            old = self._peak[k, span]
             peak = torch.maximum(old, scaled.amax(0))
-            self._sum[k, own] = self._sum[k, own] * (old - peak).exp() + (scaled - peak).exp().sum(0)
-            self._peak[k, own] = peak
-        self.counts[own] += len(block)
+            self._sum[k, span] = self._sum[k, span] * (old - peak).exp() + (scaled - peak).exp().sum(0)
+            self._peak[k, span] = peak
+        self.counts[span] += len(block)
 
-    def _add_moments(self, block: Tensor, own: slice) -> None:
+    def _add_moments(self, block: Tensor, span: slice) -> None:
         """Merge the central moments of the block with those so far (Pébay 2008)."""
-        old, new = self._column(self.counts[own]), len(block)
+        old, new = self._column(self.counts[span]), len(block)
         total = old + new
         centre = block.mean(0)
         apart = block - centre
         second, third = apart.square().sum(0), (apart**3).sum(0)
-        shift = centre - self._mean[own]
-        self._third[own] += (
+        shift = centre - self._mean[span]
+        self._third[span] += (
             third
             + shift**3 * old * new * (old - new) / total**2
-            + 3 * shift * (old * second - new * self._second[own]) / total
+            + 3 * shift * (old * second - new * self._second[span]) / total
         )
-        self._second[own] += second + shift.square() * old * new / total
-        self._mean[own] += shift * new / total
+        self._second[span] += second + shift.square() * old * new / total
+        self._mean[span] += shift * new / total
 
     def _column(self, counts: NDArray[np.int_]) -> Tensor:
         return torch.as_tensor(counts, dtype=torch.float64, device=self._mean.device)[:, None]
@@ -211,7 +211,7 @@ class Stream:
         value = statistic(self.pooled(chosen))
         if len(chosen) < 2 or self.counts[chosen].sum() - self.counts[chosen].max() < 2:
             return value, math.nan
-        left = np.array([statistic(each) for each in self._leaving_out(chosen)])
+        left = np.array([statistic(pooled) for pooled in self._leaving_out(chosen)])
         return value, float(np.sqrt((len(left) - 1) * left.var()))
 
     def _leaving_out(self, chosen: NDArray[np.int_]) -> list[Pointwise]:
@@ -230,8 +230,8 @@ def pointwise(log_likelihood: Any, beta: float = 1.0) -> Pointwise:
 
     Examples:
         >>> import numpy as np
-        >>> found = pointwise(np.array([[-1.0, -2.0], [-1.5, -2.5]]))
-        >>> round(found.gibbs_training_loss, 3), round(found.functional_variance, 3)
+        >>> result = pointwise(np.array([[-1.0, -2.0], [-1.5, -2.5]]))
+        >>> round(result.gibbs_training_loss, 3), round(result.functional_variance, 3)
         (1.75, 0.125)
     """
     return streamed(log_likelihood, beta).pooled()

@@ -19,7 +19,7 @@ Array = NDArray[np.float64]
 SHORTEST = 5  # weights that make a tail
 MAX_SHAPE = 0.7  # k̂ beyond which no number of draws gives a trustworthy answer
 _BLOCK = 16 * 2**20  # bytes that one piece of the Pareto fit may take
-_PRIOR_STRENGTH, _PRIOR_SHAPE = 10, 0.5  # the weak prior on k of the paper's appendix C
+_PRIOR_STRENGTH, _PRIOR_SHAPE = 10, 0.5  # the weak prior on k of Vehtari et al. 2024, appendix C
 _PRIOR_SCALE = 3  # of the profile's grid (Zhang and Stephens 2009)
 
 
@@ -121,11 +121,11 @@ class Tails:
         ordered = self._tail.sort(dim=1, descending=True).values.cpu().numpy()  # weights ascending
         log_weights = -self.beta * ordered
         peak = log_weights[:, -1:]
-        new, shape = _fitted(log_weights - peak)
-        kept = np.concatenate([log_weights[:, :1] - peak, new], axis=1)
+        new, shape = _pareto_smoothed(log_weights - peak)
+        log_tail = np.concatenate([log_weights[:, :1] - peak, new], axis=1)
         body = self._body.cpu().numpy() - peak.T
-        below = np.logaddexp(body[0], _logsumexp(kept))
-        above = np.logaddexp(body[1], _logsumexp(kept + ordered))
+        below = np.logaddexp(body[0], _logsumexp(log_tail))
+        above = np.logaddexp(body[1], _logsumexp(log_tail + ordered))
         return Smoothed(above - below, shape)
 
 
@@ -134,7 +134,7 @@ def _logsumexp(rows: Array) -> Array:
     return top + np.log(np.exp(rows - top[:, None]).sum(1))
 
 
-def _fitted(log_weights: Array) -> tuple[Array, Array]:
+def _pareto_smoothed(log_weights: Array) -> tuple[Array, Array]:
     """Smoothed log-weights (n, M) and k̂ (n,) of (n, M + 1) ascending ones whose largest is 0; the first is the cut."""
     n, length = log_weights.shape[0], log_weights.shape[1] - 1
     tail = log_weights[:, 1:]

@@ -86,11 +86,11 @@ def selftest(
         widths, min(widths) - 1, land.n, curvature=_curvature(land, at, len(widths) - 1, seed), seed=seed,
         dtype=land.dtype, device=land.device,
     )  # fmt: skip
-    found = llc(
+    estimate = llc(
         planted.land, nbeta=at.nbeta, gamma=at.gamma, sampler=sampler, chains=chains, draws=draws, step_size=step_size,
         batch_size=batch_size, burn_in=burn_in, rtol=rtol, budget=budget, seed=seed, progress=progress,
     )  # fmt: skip
-    return judged(land, planted, at, found)
+    return relative_error(land, planted, at, estimate)
 
 
 def widths_of(land: Landscape) -> list[int]:
@@ -124,44 +124,46 @@ def _curvature(land: Landscape, at: Resolution, layers: int, seed: int) -> float
     return max(steepest / layers if math.isfinite(steepest) else 0.0, least)
 
 
-def judged(land: Landscape, planted: PlantedNetwork, at: Resolution, found: Estimate) -> Estimate:
+def relative_error(land: Landscape, planted: PlantedNetwork, at: Resolution, estimate: Estimate) -> Estimate:
     """The error of an estimate on a planted network, with its verdict."""
     exact, reference = float(planted.coefficient), planted.at(at.nbeta, at.gamma)
     unknown = _COUPLING * reference
-    off, deviation = found.value - reference, math.hypot(found.stderr, unknown)
+    off, deviation = estimate.value - reference, math.hypot(estimate.stderr, unknown)
     error, z = off / reference, off / deviation if deviation > 0 else math.nan
     diagnostics: Mapping[str, Any] = {
-        "llc": found.value, "llc_stderr": found.stderr, "llc_verdict": found.verdict,
-        "llc_warnings": list(found.warnings), "reference": reference, "exact": exact,
+        "llc": estimate.value, "llc_stderr": estimate.stderr, "llc_verdict": estimate.verdict,
+        "llc_warnings": list(estimate.warnings), "reference": reference, "exact": exact,
         "multiplicity": planted.multiplicity, "z": z, "nbeta": at.nbeta, "gamma": at.gamma,
         "widths": list(planted.widths), "rank": planted.rank, "curvature": planted.curvature, "n": land.n,
         "dimension": planted.land.dimension, "own_dimension": land.dimension,
-        "sampler": found.diagnostics["sampler"],
+        "sampler": estimate.diagnostics["sampler"],
     }  # fmt: skip
-    checks = selftest_checks(error, deviation / reference, found, reference)
+    checks = selftest_checks(error, deviation / reference, estimate, reference)
     return Estimate("selftest", error, deviation / reference, checks, diagnostics)
 
 
-def selftest_checks(error: float, stderr: float, found: Estimate, reference: float) -> tuple[Check, ...]:
+def selftest_checks(error: float, stderr: float, estimate: Estimate, reference: float) -> tuple[Check, ...]:
     """Whether λ̂ is near enough to the truth beyond chance, precise enough to tell, and as precise as it says."""
     if not math.isfinite(error):
         reason = "no number: these settings give none on a network whose λ is known"
-        return (Check("relative error", "none", f"within {MAX_ERROR:.0%}", False, _remedy(found), "failure", reason),)
+        return (
+            Check("relative error", "none", f"within {MAX_ERROR:.0%}", False, _remedy(estimate), "failure", reason),
+        )
     summary = (
-        f"these settings find λ̂ = {found.value:.4g} ± {found.stderr:.2g} where {reference:.4g} is right "
+        f"these settings find λ̂ = {estimate.value:.4g} ± {estimate.stderr:.2g} where {reference:.4g} is right "
         f"({error:+.1%} ± {stderr:.1%})"
     )
     beyond_chance = abs(error) - CHANCE_STDERRS * stderr if math.isfinite(stderr) else abs(error)
-    failed = found.verdict == "failed" or beyond_chance > MAX_DOUBTFUL_ERROR
+    failed = estimate.verdict == "failed" or beyond_chance > MAX_DOUBTFUL_ERROR
     near = Check(
         "relative error", f"{error:+.1%} ± {stderr:.1%}",
         f"within {MAX_ERROR:.0%} beyond {CHANCE_STDERRS:g} standard errors; failed from {MAX_DOUBTFUL_ERROR:.0%} on",
-        beyond_chance <= MAX_ERROR and not failed, _remedy(found), "failure" if failed else "doubt",
+        beyond_chance <= MAX_ERROR and not failed, _remedy(estimate), "failure" if failed else "doubt",
         f"wrong: {summary}",
     )  # fmt: skip
     precise = Check(
         "standard error", f"{stderr:.1%}", f"at most {MAX_ERROR:.0%}", stderr <= MAX_ERROR or not near.passed,
-        _remedy(found), reason=f"imprecise: {summary}: too imprecise to tell",
+        _remedy(estimate), reason=f"imprecise: {summary}: too imprecise to tell",
     )  # fmt: skip
     honest = Check(
         "error in standard errors", f"{abs(error) / stderr if stderr > 0 else math.inf:.1f}",
@@ -171,5 +173,5 @@ def selftest_checks(error: float, stderr: float, found: Estimate, reference: flo
     return near, precise, honest
 
 
-def _remedy(found: Estimate) -> str:
-    return found.warnings[0] if found.warnings else "raise budget, or lower rtol"
+def _remedy(estimate: Estimate) -> str:
+    return estimate.warnings[0] if estimate.warnings else "raise budget, or lower rtol"

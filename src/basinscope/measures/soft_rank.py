@@ -44,8 +44,9 @@ def soft_rank(
     rtol: float = 0.02,
     progress: bool = True,
 ) -> Estimate | list[Estimate]:
-    """rank_Λ(A) = Tr(A (A + Λ)⁻¹) = Σ_i σ_i / (σ_i + λ), paper 004 §2; order 2 is Tr((A (A + Λ)⁻¹)²).
+    """rank_Λ(A) = Tr(A (A + Λ)⁻¹) = Σ_i σ_i / (σ_i + λ); order 2 is Tr((A (A + Λ)⁻¹)²).
 
+    The definition is that of §2 of Shoham, Mor-Yosef and Avron 2025, https://arxiv.org/abs/2506.17809.
     Directions much steeper than the weight decay count as one, much flatter ones as nothing. With λ = γ/(nβ) half of
     the Hessian's soft rank is the learning coefficient of a quadratic basin. For a calibrated model rank_Λ(F)/n is
     the generalization gap up to O(‖Λ‖) (Prop. 4.2), and the second order over n the squared distance of losses.

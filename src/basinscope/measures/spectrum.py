@@ -55,7 +55,7 @@ class Spectrum:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Which did not, and what to do."""
+        """Which ends did not converge, and what to do."""
         return warnings_of(self.checks)
 
     def density(self, grid: Tensor, width: float) -> tuple[Tensor, Tensor]:
@@ -93,9 +93,9 @@ class Spectrum:
         """
         mean, stderr, slack = (float(part) for part in self.bulk.above(torch.tensor([above], dtype=torch.float64)))
         value = mean + int((torch.cat([self.largest, self.smallest]) > above).sum())
-        found = {"above": above, "probes_stderr": stderr, "rule_error": slack}
+        diagnostics = {"above": above, "probes_stderr": stderr, "rule_error": slack}
         error, freedom = math.hypot(stderr, slack / math.sqrt(3)), len(self.bulk.nodes) - 1
-        return Estimate("count", value, error, self.checks, found, freedom)
+        return Estimate("count", value, error, self.checks, diagnostics, freedom)
 
     def to_dict(self) -> dict[str, Any]:
         """Everything but the vectors as plain Python values, ready for JSON."""
@@ -172,8 +172,8 @@ def spectrum(
                 product, second, which="smallest", seed=seed + 1, tol=rtol, deflated=top, report=report
             )
             ends.append(low)
-        known = torch.cat([pairs.vectors for pairs in ends], 1)
-        bulk = lanczos_quadrature(product, probes=probes, steps=steps, deflated=known, seed=seed + 2, report=report)
+        resolved = torch.cat([pairs.vectors for pairs in ends], 1)
+        bulk = lanczos_quadrature(product, probes=probes, steps=steps, deflated=resolved, seed=seed + 2, report=report)
     low = ends[1] if second else _none(top)
     return Spectrum(
         matrix=matrix,

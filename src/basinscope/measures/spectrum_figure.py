@@ -24,11 +24,11 @@ def figure(spectrum: Spectrum) -> Any:
     Bands are ± 2 standard errors; on the right with the error bound of the quadrature rule added.
     """
     ends, norm = _ends(spectrum), _norm(spectrum)
-    drawn, (left, right) = panels(2, 2, 5.0, 4.0)
+    picture, (left, right) = panels(2, 2, 5.0, 4.0)
     _density(left, spectrum, norm)
     _beyond(right, spectrum, ends, norm)
-    drawn.suptitle(f"Spectrum of the {NAMES[spectrum.matrix]}, {spectrum.dimension:,} parameters", color=INK)
-    return drawn
+    picture.suptitle(f"Spectrum of the {NAMES[spectrum.matrix]}, {spectrum.dimension:,} parameters", color=INK)
+    return picture
 
 
 def density(spectrum: Spectrum, points: int = 600) -> tuple[Tensor, Tensor, Tensor, float]:
@@ -105,9 +105,10 @@ def _beyond(axes: Any, spectrum: Spectrum, ends: Tensor, norm: float) -> None:
         if not bool((middle > 0.5).any()):
             continue
         error = slack + 2 * stderr
-        here, there = sizes[middle > 0.5], (middle[middle > 0.5], error[middle > 0.5])
-        axes.fill_between(here, (there[0] - there[1]).clamp(min=0.5), sum(there), color=colour, alpha=0.25, linewidth=0)
-        axes.plot(here, there[0], color=colour, linewidth=1.5, label=name)
+        countable = middle > 0.5
+        shown, number, band = sizes[countable], middle[countable], error[countable]
+        axes.fill_between(shown, (number - band).clamp(min=0.5), number + band, color=colour, alpha=0.25, linewidth=0)
+        axes.plot(shown, number, color=colour, linewidth=1.5, label=name)
     axes.set_xscale("log")
     axes.set_yscale("log")
     axes.set_ylim(bottom=0.8)

@@ -58,7 +58,7 @@ class Symmetries:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What was not proved, and where λ̂ exceeds the bound."""
+        """What could not be proved, and where λ̂ exceeds the bound."""
         return (*self.unproved, *warnings_of(self.checks))
 
     def to_dict(self) -> dict[str, Any]:
@@ -88,17 +88,18 @@ def symmetries(land: Landscape, *, llc: Estimate | None = None, seed: int = 0) -
     Four kinds are looked for:
 
     * rescaling: w_in ∂/∂w_in + b ∂/∂b − w_out ∂/∂w_out of a unit whose activation is positively homogeneous, as ReLU
-      (paper 002, Lemma 1); also with learned slope, u·s(βu), where −β ∂/∂β joins. SiLU with a fixed slope has no such
-      direction: u·s(u) is not homogeneous, and its Fisher matrix is regular at generic weights.
+      (Lemma 1 of Seyoum 2025, "Singular Learning Theory: Generalization in Deep Networks"); also with learned slope,
+      u·s(βu), where −β ∂/∂β joins. SiLU with a fixed slope has no such direction: u·s(u) is not homogeneous, and its
+      Fisher matrix is regular at generic weights.
     * mixing: invertible maps between two linear layers, and shifts that the second one's bias makes up for.
     * shift: what adds one number to all logits of a softmax.
     * idle: parameters that nothing depends on at these data, near w*: those of units that are never active, of inputs
       that are always zero, of units that nothing reads.
 
     The network's graph tells the candidates; each is counted only if the derivative of the predictions along it, J v,
-    vanishes to rounding (so that F v = 0, Lemma 2). Along them the loss is constant on a manifold of dimension k, hence
-    L − L(w*) ≤ C·dist² to it, and λ ≤ (d − k)/2 where w* is a minimum. A symmetry that is not found makes the bound
-    weaker, not wrong.
+    vanishes to rounding (so that F v = 0, Lemma 2 there). Along them the loss is constant on a manifold of dimension
+    k, hence L − L(w*) ≤ C·dist² to it, and λ ≤ (d − k)/2 where w* is a minimum. A symmetry that is not found makes the
+    bound weaker, not wrong.
 
     Args:
         land: the landscape.
@@ -112,8 +113,8 @@ def symmetries(land: Landscape, *, llc: Estimate | None = None, seed: int = 0) -
         >>> with torch.no_grad():
         ...     for p in net.parameters():
         ...         _ = p.copy_(torch.linspace(-1, 1, p.numel()).view(p.shape) + 0.1)
-        >>> found = bs.symmetries(bs.Landscape(net, "mse", (x, x[:, :1])))
-        >>> found.count, found.bound, found.residual < 1e-13  # three units, 13 parameters
+        >>> result = bs.symmetries(bs.Landscape(net, "mse", (x, x[:, :1])))
+        >>> result.count, result.bound, result.residual < 1e-13  # three units, 13 parameters
         (3, 5.0, True)
     """
     check_landscape(land)
@@ -122,7 +123,7 @@ def symmetries(land: Landscape, *, llc: Estimate | None = None, seed: int = 0) -
     few = land.samples.take(slice(0, min(land.n, _SAMPLES))).to(land.device)
     certified, residuals = _certified(land, few, proposed, warnings)
     idle = _idle(land, seed)
-    kinds = Counter(each.kind for each in certified)
+    kinds = Counter(candidate.kind for candidate in certified)
     if len(idle):
         kinds["idle"] = len(idle)
     directions = _rows(land, certified)
@@ -150,43 +151,45 @@ def check_bound(llc: Estimate, bound: float) -> Check:
 
 def _proposed(land: Landscape, warnings: list[str]) -> list[Candidate]:
     try:
-        found = list(islice(candidates(land), LIMIT + 1))
+        proposals = list(islice(candidates(land), LIMIT + 1))
     except Exception as error:  # tracing runs the model's own code, which may do anything
         warnings.append(
             f"structure unknown: the network's graph cannot be traced ({error}) — only idle parameters are counted"
         )
         return []
-    if len(found) > LIMIT:
+    if len(proposals) > LIMIT:
         warnings.append(f"many symmetries: the first {LIMIT} are counted, so that the bound is weaker than it could be")
-    return found[:LIMIT]
+    return proposals[:LIMIT]
 
 
 def _certified(
     land: Landscape, few: Samples, proposed: Sequence[Candidate], warnings: list[str]
 ) -> tuple[list[Candidate], list[float]]:
     """The candidates along which predictions stand still, with |J v| relative to |J v_lead|."""
-    kept: list[Candidate] = []
+    certified: list[Candidate] = []
     residuals: list[float] = []
     refused: Counter[str] = Counter()
     tolerance = _TOLERANCE * torch.finfo(land.dtype).eps
     size = max(1, _CHUNK // (land.dimension * 8 * 2))
     for start in range(0, len(proposed), size):
         chunk = proposed[start : start + size]
-        rows = torch.stack([_flat(land, each.direction) for each in chunk])
-        lead = torch.stack([_flat(land, {name: each.direction[name] for name in each.lead}) for each in chunk])
+        rows = torch.stack([_flat(land, candidate.direction) for candidate in chunk])
+        lead = torch.stack(
+            [_flat(land, {name: candidate.direction[name] for name in candidate.lead}) for candidate in chunk]
+        )
         change, scale = _speeds(land, few, rows), _speeds(land, few, lead, centred=False)
-        for each, moved, size_of in zip(chunk, change.tolist(), scale.tolist(), strict=True):
+        for candidate, moved, size_of in zip(chunk, change.tolist(), scale.tolist(), strict=True):
             residual = moved / size_of if size_of > 0 else (0.0 if moved == 0 else math.inf)
             if residual <= tolerance:
-                kept.append(each)
+                certified.append(candidate)
                 residuals.append(residual)
             else:
-                refused[each.where] += 1
+                refused[candidate.where] += 1
     warnings.extend(
         f"not a symmetry: {number} directions of {where} change the predictions, and are not counted"
         for where, number in refused.items()
     )
-    return kept, residuals
+    return certified, residuals
 
 
 def _speeds(land: Landscape, few: Samples, rows: Tensor, centred: bool = True) -> Tensor:
@@ -217,15 +220,15 @@ def _idle(land: Landscape, seed: int) -> np.ndarray[Any, Any]:
     still = _zero_derivative(land, seed)
     if _unmoved(land, still, seed):
         return np.flatnonzero(still.cpu().numpy())
-    kept = torch.zeros_like(still)
+    idle = torch.zeros_like(still)
     start = 0
     for tensor in land.parameters.values():
         part = torch.zeros_like(still)
         part[start : start + tensor.numel()] = True
         start += tensor.numel()
-        if bool((part & still).any()) and _unmoved(land, kept | (part & still), seed):
-            kept |= part & still
-    return np.flatnonzero(kept.cpu().numpy())
+        if bool((part & still).any()) and _unmoved(land, idle | (part & still), seed):
+            idle |= part & still
+    return np.flatnonzero(idle.cpu().numpy())
 
 
 def _zero_derivative(land: Landscape, seed: int) -> Tensor:
@@ -244,11 +247,11 @@ def _zero_derivative(land: Landscape, seed: int) -> Tensor:
 def _pulled(land: Landscape, here: Tensor, batch: Samples, weights: Tensor) -> Tensor:
     """Jᵀu of every sample by itself, (m, d)."""
 
-    def one(inputs: Any, own: Tensor) -> Tensor:
+    def one(inputs: Any, covector: Tensor) -> Tensor:
         def scores(vector: Tensor) -> Tensor:
             return logits(land.outputs(land.unflatten(vector), _lifted(inputs)))[0]
 
-        return vjp(scores, here)[1](own)[0]
+        return vjp(scores, here)[1](covector)[0]
 
     with math_attention():
         try:
@@ -302,8 +305,8 @@ def _rows(land: Landscape, certified: Sequence[Candidate]) -> sparse.csr_matrix:
     starts = _starts(land)
     entries = [
         (number, starts[name] + places.cpu().numpy(), values.double().cpu().numpy())
-        for number, each in enumerate(certified)
-        for name, (places, values) in each.direction.items()
+        for number, candidate in enumerate(certified)
+        for name, (places, values) in candidate.direction.items()
     ]
     if not entries:
         return sparse.csr_matrix((0, land.dimension))

@@ -105,8 +105,8 @@ def _untied(land: Landscape) -> set[str]:
 
 def _owned(land: Landscape, free: set[str], name: Any, module: nn.Module) -> bool:
     """Whether all of a module's parameters are free and its own."""
-    own = [f"{name}.{each}" for each, _ in module.named_parameters()]
-    return bool(own) and all(each in free for each in own)
+    parameters = [f"{name}.{parameter}" for parameter, _ in module.named_parameters()]
+    return bool(parameters) and all(parameter in free for parameter in parameters)
 
 
 @dataclass(frozen=True)
@@ -149,8 +149,8 @@ def _follow(node: fx.Node, modules: dict[str, nn.Module], called: Counter[Any]) 
 
 
 def _is_call(node: fx.Node, functions: tuple[Callable[..., Any], ...], methods: tuple[str, ...]) -> bool:
-    known: tuple[Any, ...] = functions if node.op == "call_function" else methods
-    return node.op in ("call_function", "call_method") and node.target in known
+    targets: tuple[Any, ...] = functions if node.op == "call_function" else methods
+    return node.op in ("call_function", "call_method") and node.target in targets
 
 
 def _of_producer(
@@ -158,22 +158,22 @@ def _of_producer(
 ) -> Iterator[Candidate]:
     path = _follow(node, modules, called)
     name = str(node.target)
-    if path is None or not all(f"{each}.weight" in free for each in path.consumers):
+    if path is None or not all(f"{consumer}.weight" in free for consumer in path.consumers):
         return
     weight = land.parameters[f"{name}.weight"]
     if weight.ndim > 1 and isinstance(modules[name], nn.LayerNorm):
         return  # its units are spread over several axes
     units = len(weight)
     ins = _parts(land, f"{name}.weight", f"{name}.bias")
-    outs = _parts(land, *(f"{each}.weight" for each in path.consumers))
-    betas = _parts(land, *(f"{each}.beta" for each in path.swish))
+    outs = _parts(land, *(f"{consumer}.weight" for consumer in path.consumers))
+    betas = _parts(land, *(f"{consumer}.beta" for consumer in path.swish))
     if any(out.tensor.shape[1] % units for out in outs.values()) or len(betas) < len(path.swish):
         return
     where = f"{name} → {', '.join(path.consumers)}"
-    dense = all(isinstance(modules[each], nn.Linear) for each in (name, *path.consumers))
+    dense = all(isinstance(modules[consumer], nn.Linear) for consumer in (name, *path.consumers))
     if path.linear and dense and all(out.tensor.shape[1] == units for out in outs.values()):
         yield from _mixing(ins, outs, units, where)
-        yield from _translations(ins, outs, _parts(land, *(f"{each}.bias" for each in path.consumers)), where)
+        yield from _translations(ins, outs, _parts(land, *(f"{consumer}.bias" for consumer in path.consumers)), where)
     elif any(beta.tensor.numel() != units for beta in betas.values()):
         # One slope for all units: they can only be rescaled together.
         yield Candidate("rescaling", where, _rescaling(ins, outs, betas, slice(None), slice(None)), tuple(ins))
@@ -187,7 +187,7 @@ def _parts(land: Landscape, *names: str) -> dict[str, _Part]:
 
 
 def _rescaling(ins: _Parts, outs: _Parts, betas: _Parts, unit: Any, slope: Any) -> Direction:
-    """w_in ∂/∂w_in + b ∂/∂b − w_out ∂/∂w_out of a unit (paper 002, Lemma 1), and −β ∂/∂β of a learned slope."""
+    """w_in ∂/∂w_in + b ∂/∂b − w_out ∂/∂w_out of a unit (Seyoum 2025, Lemma 1), and −β ∂/∂β of a learned slope."""
     direction: Direction = {}
     for name, part in ins.items():
         direction[name] = part.at(unit, part.tensor[unit])
@@ -214,10 +214,10 @@ def _mixing(ins: _Parts, outs: _Parts, units: int, where: str) -> Iterator[Candi
 
 def _translations(ins: _Parts, outs: _Parts, biases: _Parts, where: str) -> Iterator[Candidate]:
     """b₁ + e_a and b₂ − W₂ e_a: a shift of a linear unit that the next bias makes up for."""
-    own = [name for name in ins if name.endswith(".bias")]
-    if not own or len(biases) < len(outs):
+    bias_names = [name for name in ins if name.endswith(".bias")]
+    if not bias_names or len(biases) < len(outs):
         return
-    (name,) = own
+    (name,) = bias_names
     for a in range(len(ins[name].tensor)):
         direction = {name: ins[name].at(slice(a, a + 1), torch.ones_like(ins[name].tensor[a]))}
         for part, bias in zip(outs.values(), biases, strict=True):

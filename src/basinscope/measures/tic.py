@@ -33,7 +33,9 @@ def tic(
     progress: bool = True,
     curvature: Curvature | None = None,
 ) -> Estimate:
-    """(1/n) Tr(C_Λ H_Λ⁻¹), the regularised criterion (paper 004, Eq. 1 over n).
+    """(1/n) Tr(C_Λ H_Λ⁻¹), the regularised criterion of Takeuchi.
+
+    It is Eq. 1 over n of Shoham, Mor-Yosef and Avron 2025, https://arxiv.org/abs/2506.17809.
 
     C_Λ = (1/n) Σ_i (∇l_i + Λθ)(∇l_i + Λθ)ᵀ, which is C − Λθθᵀ Λ at a minimum of the regularised loss, and H_Λ = H + Λ.
     Away from a minimum the criterion means little: `diagnostics["decrement"]`, how far a Newton step would lower twice

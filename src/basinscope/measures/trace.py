@@ -68,8 +68,8 @@ def trace(
     if max_products < 2:
         raise InputError(f"max_products must be at least 2, got {max_products}")
     with tracked(f"Trace of the {matrix}", progress) as report:
-        known, random = _parts(land, matrix, rtol, per_layer, max_products, seed, memory, report)
-    return _estimate(land, matrix, rtol, per_layer, known, random)
+        from_gradients, from_products = _parts(land, matrix, rtol, per_layer, max_products, seed, memory, report)
+    return _estimate(land, matrix, rtol, per_layer, from_gradients, from_products)
 
 
 def hessian_trace(land: Landscape, **options: Any) -> Estimate:
@@ -108,30 +108,35 @@ def _parts(
         blocks = tuple((value, 0.0) for value in stack.residual.values())
         rest = Trace(math.fsum(stack.residual.values()), 0.0, math.inf, "closed form", 0, blocks)
         return LayerTraces.exact(stack.fisher, 1, "closed form"), rest
-    known = layer_traces(land, "fisher", rtol=rtol / 2, seed=seed, memory=memory, report=report)
+    gradients = layer_traces(land, "fisher", rtol=rtol / 2, seed=seed, memory=memory, report=report)
     if piecewise_affine(land):
-        return known, None
-    share = 1.0 if known.stderr == 0 else 0.85  # two errors share the tolerance: 0.5² + 0.85² < 1
-    return known, probed(residual(land, memory=memory), known.value, share)
+        return gradients, None
+    share = 1.0 if gradients.stderr == 0 else 0.85  # two errors share the tolerance: 0.5² + 0.85² < 1
+    return gradients, probed(residual(land, memory=memory), gradients.value, share)
 
 
 def _estimate(
-    land: Landscape, matrix: str, rtol: float, per_layer: bool, known: LayerTraces | None, random: Trace | None
+    land: Landscape,
+    matrix: str,
+    rtol: float,
+    per_layer: bool,
+    from_gradients: LayerTraces | None,
+    from_products: Trace | None,
 ) -> Estimate:
     value, method, layers = 0.0, [], dict.fromkeys(land.parameters, (0.0, 0.0))
     errors: list[tuple[float, float]] = []
-    if known is not None:
-        value += known.value
-        errors.append((known.stderr, known.freedom))
-        method.append(known.method)
-        layers = {name: known.layers.get(name, (0.0, 0.0)) for name in layers}
-    if random is not None:
-        value += random.value
-        errors.append((random.stderr, random.freedom))
-        if random.method not in method:
-            method.append(random.method if known is None else f"{random.method} on H − F")
+    if from_gradients is not None:
+        value += from_gradients.value
+        errors.append((from_gradients.stderr, from_gradients.freedom))
+        method.append(from_gradients.method)
+        layers = {name: from_gradients.layers.get(name, (0.0, 0.0)) for name in layers}
+    if from_products is not None:
+        value += from_products.value
+        errors.append((from_products.stderr, from_products.freedom))
+        if from_products.method not in method:
+            method.append(from_products.method if from_gradients is None else f"{from_products.method} on H − F")
         if per_layer:
-            pairs = zip(layers.items(), random.blocks, strict=True)
+            pairs = zip(layers.items(), from_products.blocks, strict=True)
             layers = {name: (a + c, math.hypot(b, d)) for (name, (a, b)), (c, d) in pairs}
     stderr = math.hypot(*(error for error, _ in errors))
     return Estimate(
@@ -143,9 +148,9 @@ def _estimate(
         diagnostics={
             "matrix": matrix,
             "method": " + ".join(method),
-            "products": 0 if random is None else random.products,
-            "passes": 0 if known is None else known.passes,
-            **({"fisher_trace": known.value} if known is not None and matrix == "hessian" else {}),
+            "products": 0 if from_products is None else from_products.products,
+            "passes": 0 if from_gradients is None else from_gradients.passes,
+            **({"fisher_trace": from_gradients.value} if from_gradients is not None and matrix == "hessian" else {}),
             **({"per_layer": layers} if per_layer else {}),
         },
     )

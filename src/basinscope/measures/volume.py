@@ -68,8 +68,8 @@ def volume_scaling(
 
     Volumes come from multilevel splitting, with independent groups of particles for the error bars, and the law is
     fitted to the lower part of the ladder of levels by weighted least squares on its steps, which are independent. It
-    is a road to λ for few parameters that shares nothing with the sampling of posteriors (papers 000/001, Eq. 14–16,
-    with the logarithm that Eq. 16 leaves out).
+    is a road to λ for few parameters that shares nothing with the sampling of posteriors: that of Saghir, Raghavendra,
+    Liu and Gunter (2024, https://arxiv.org/abs/2409.04913, Eq. 14–16), with the logarithm that Eq. 16 leaves out.
 
     The law is about a loss whose minimum is w*, without noise at the scale of ε: a noisy data set makes every singular
     model regular below ε ≈ 1/n.
@@ -112,14 +112,14 @@ def volume_scaling(
 
     with tracked("volumes", progress) as report:
         bottom = _bottom(excess, land, width, seed) if smallest is None else positive("smallest", smallest)
-        found = multilevel_splitting(
+        volumes = multilevel_splitting(
             excess, losses.dimension, width, smallest=bottom, particles=particles, groups=groups, seed=seed,
             dtype=land.dtype, device=land.device, report=report,
         )  # fmt: skip
-    return _judged(found, land, width, bottom, lowest, multiplicity)
+    return _estimate(volumes, land, width, bottom, lowest, multiplicity)
 
 
-def fitted(volumes: Volumes, multiplicity: int, share: float = _FITTED) -> Law:
+def fit_law(volumes: Volumes, multiplicity: int, share: float = _FITTED) -> Law:
     """The law with a given θ on the lower `share` of the ladder in log ε, by least squares on its steps.
 
     Steps log V(ε_k) − log V(ε_{k−1}) come from different particles, so that their errors are nearly independent. The
@@ -130,12 +130,12 @@ def fitted(volumes: Volumes, multiplicity: int, share: float = _FITTED) -> Law:
     steps = volumes.log_ratios[:, 1:]
     means = np.log(np.exp(steps).mean(0))
     errors = np.maximum(volumes.step_stderr[1:], 1e-6)
-    kept = logs[:-1] <= logs[-1] + share * (logs[0] - logs[-1]) + 1e-12
-    if kept.sum() < 3:
+    low = logs[:-1] <= logs[-1] + share * (logs[0] - logs[-1]) + 1e-12
+    if low.sum() < 3:
         raise InputError(
-            f"a law needs at least 3 steps of the ladder, got {int(kept.sum())} — lower smallest, or raise particles"
+            f"a law needs at least 3 steps of the ladder, got {int(low.sum())} — lower smallest, or raise particles"
         )
-    upper, lower, y, s = logs[:-1][kept], logs[1:][kept], means[kept], errors[kept]
+    upper, lower, y, s = logs[:-1][low], logs[1:][low], means[low], errors[low]
     if multiplicity == 1:
         x = lower - upper
         weight = (x**2 / s**2).sum()
@@ -174,8 +174,8 @@ def _bottom(excess: Any, land: Landscape, gamma: float, seed: int) -> float:
     return median * 10**-_DECADES
 
 
-def _judged(
-    found: Volumes, land: Landscape, gamma: float, bottom: float, lowest: float, multiplicity: int
+def _estimate(
+    volumes: Volumes, land: Landscape, gamma: float, bottom: float, lowest: float, multiplicity: int
 ) -> VolumeScaling:
     if lowest < -bottom:
         reason = (
@@ -184,25 +184,25 @@ def _judged(
         )
         return VolumeScaling.failed("volume_scaling", reason, {"gamma": gamma})
     most = max(multiplicity, min(_MOST_MULTIPLICITY, land.dimension))
-    tried = {theta: fitted(found, theta) for theta in range(1, most + 1)}
-    law = tried[multiplicity]
+    fits = {theta: fit_law(volumes, theta) for theta in range(1, most + 1)}
+    law = fits[multiplicity]
     spread = max(1.0, law.chi_squared / max(1, law.points - (1 if law.multiplicity == 1 else 2)))
     stderr = law.stderr * math.sqrt(spread)
     details = {
         "multiplicity": law.multiplicity,
         "offset": law.offset,
         "gamma": gamma,
-        "levels": found.levels.tolist(),
-        "log_volume": found.log_volume.tolist(),
-        "log_volume_stderr": found.stderr.tolist(),
-        "step_stderr": found.step_stderr.tolist(),
-        "fits": {theta: (other.value, other.stderr, other.chi_squared) for theta, other in tried.items()},
+        "levels": volumes.levels.tolist(),
+        "log_volume": volumes.log_volume.tolist(),
+        "log_volume_stderr": volumes.stderr.tolist(),
+        "step_stderr": volumes.step_stderr.tolist(),
+        "fits": {theta: (other.value, other.stderr, other.chi_squared) for theta, other in fits.items()},
         "fitted_points": law.points,
-        "evaluations": found.evaluations,
+        "evaluations": volumes.evaluations,
         "dimension": land.dimension,
     }
-    better = min(tried.values(), key=lambda other: other.chi_squared)
-    checks = volume_checks(law, better, stderr, spread, float(found.levels[-1]), bottom)
+    better = min(fits.values(), key=lambda other: other.chi_squared)
+    checks = volume_checks(law, better, stderr, spread, float(volumes.levels[-1]), bottom)
     return VolumeScaling("volume_scaling", law.value, stderr, checks, details)
 
 

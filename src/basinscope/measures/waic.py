@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from ..estimates import Check, Estimate
 from ..progress import tracked
 from .evidence import Asked, Evidence, gather, temperature
-from .verdicts import drawn
+from .posterior_statistic import posterior_statistic
 
 MAX_VARIANCE = 0.4  # of a sample's log-likelihood among draws, for WAIC to be trusted (Vehtari, Gelman, Gabry 2017)
 
@@ -65,22 +65,22 @@ def waic(
 
 def from_evidence(evidence: Evidence) -> Estimate:
     """WAIC of draws at hand."""
-    found = evidence.stream.pooled(evidence.alive)
-    return drawn(
+    pooled = evidence.stream.pooled(evidence.alive)
+    return posterior_statistic(
         "waic",
         evidence,
-        lambda each: each.waic,
-        scale=found.beta * found.functional_variance / found.n + 1e-12 * abs(found.waic),
+        lambda part: part.waic,
+        scale=pooled.beta * pooled.functional_variance / pooled.n + 1e-12 * abs(pooled.waic),
         of="(β/n) V",
-        checks=[check_variances(found.variance)],
-        found={
-            "bayes_training_loss": found.bayes_training_loss,
-            "gibbs_training_loss": found.gibbs_training_loss,
-            "functional_variance": found.functional_variance,
-            "fluctuation": found.fluctuation,
-            "cumulants": found.cumulants,
-            "sampling_stderr": float(found.waic_terms.std() / math.sqrt(found.n)),
-            "pointwise": {"waic": found.waic_terms, "variance": found.variance},
+        checks=[check_variances(pooled.variance)],
+        diagnostics={
+            "bayes_training_loss": pooled.bayes_training_loss,
+            "gibbs_training_loss": pooled.gibbs_training_loss,
+            "functional_variance": pooled.functional_variance,
+            "fluctuation": pooled.fluctuation,
+            "cumulants": pooled.cumulants,
+            "sampling_stderr": float(pooled.waic_terms.std() / math.sqrt(pooled.n)),
+            "pointwise": {"waic": pooled.waic_terms, "variance": pooled.variance},
         },
     )
 

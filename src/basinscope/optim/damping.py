@@ -1,4 +1,4 @@
-"""How a Fisher matrix is smoothed before it is inverted, and how the result is scaled back."""
+"""The damping of a Fisher matrix before it is inverted, and the rescaling of the result."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ class LiveGradients:
 
 
 def _numbers(piece: Piece) -> int:
-    """How many numbers a sample's rows take, written out where they are no plain outer products."""
+    """The numbers that a sample's rows take, written out where they are no plain outer products."""
     if isinstance(piece, Rows):
         return piece.values.numel()
     sides = piece.left.numel() + piece.right.numel()

@@ -166,7 +166,7 @@ def _advanced(update: PendingUpdate, root: Tensor, basis: Tensor) -> LowRank:
 
 
 def _by_squares(projection: Tensor, values: Tensor, vectors: Tensor, least: Tensor | None) -> tuple[Tensor, Tensor]:
-    """From Y Yᵀ = U C Uᵀ: cheap, and accurate while ρ is no less than 1e-8 of the largest eigenvalue."""
+    """C^½ and R' from Y Yᵀ = U C Uᵀ: cheap, and accurate while ρ is at least 1e-8 of the largest eigenvalue."""
     if least is None:
         # Below this an eigenvalue is rounding, and its direction must not grow out of bounds.
         lowest = values.amax(-1, keepdim=True) * (torch.finfo(values.dtype).eps * values.shape[-1])
@@ -177,7 +177,7 @@ def _by_squares(projection: Tensor, values: Tensor, vectors: Tensor, least: Tens
 
 
 def _by_singular_values(projection: Tensor) -> tuple[Tensor, Tensor]:
-    """From Y itself, for the first updates: they start from ε, ten orders of magnitude below the gradient."""
+    """C^½ and R' from Y itself, for the first updates, which start ten orders of magnitude below the gradient."""
     _, root, basis = torch.linalg.svd(projection, full_matrices=False)
     return root, basis
 

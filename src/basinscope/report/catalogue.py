@@ -106,17 +106,17 @@ class Catalogue:
     def scan(self) -> None:
         """Look at the folder once more; what has not changed since is not read again."""
         with self._scanning:
-            seen: set[str] = set()
+            identities: set[str] = set()
             studies: list[dict[str, Any]] = []
             for folder, names in self._folders():
                 if STORE in names:
-                    studies += self._scan_store(folder, seen)
+                    studies += self._scan_store(folder, identities)
                 if TRAINING in names or f"{TRAINING}.part" in names:
-                    self._scan_training(folder, seen)
+                    self._scan_training(folder, identities)
                 if REPORT in names:
-                    self._scan_report(folder, seen)
+                    self._scan_report(folder, identities)
             with self._lock:
-                gone = self._entries.keys() - seen
+                gone = self._entries.keys() - identities
                 if gone or studies != self.studies:
                     self.version += 1
                 for identity in gone:
@@ -136,8 +136,8 @@ class Catalogue:
     def _inside(self, path: Path) -> bool:
         return not path.is_symlink() or path.resolve().is_relative_to(self.root)
 
-    def _put(self, seen: set[str], row: dict[str, Any], stamp: Any, load: Callable[[], Detail]) -> None:
-        seen.add(row["id"])
+    def _put(self, identities: set[str], row: dict[str, Any], stamp: Any, load: Callable[[], Detail]) -> None:
+        identities.add(row["id"])
         with self._lock:
             before = self._entries.get(row["id"])
             if before is not None and before.row == row:
@@ -159,29 +159,29 @@ class Catalogue:
 
     # ------------------------------------------------------------------ trainings and reports
 
-    def _scan_training(self, folder: Path, seen: set[str]) -> None:
+    def _scan_training(self, folder: Path, identities: set[str]) -> None:
         file = folder / TRAINING
         identity = _identity("training", str(folder.relative_to(self.root)))
         stamp = _stamp(file)
         fresh = stamp is not None and time.time() - stamp[1] / 1e9 < _FRESH
         if self._unchanged(identity, (stamp, fresh)):
-            seen.add(identity)
+            identities.add(identity)
             return
         group, name = self._place(folder)
         row: dict[str, Any] = {"id": identity, "kind": "training", "group": group, "name": name, "values": {}}
         if stamp is None:
             row |= {"status": "starting", "note": "its first checkpoint is still being written"}
-            self._put(seen, row, (stamp, fresh), Detail)
+            self._put(identities, row, (stamp, fresh), Detail)
             return
         try:
             header = training_header(file)
         except InputError as error:
             row |= {"status": "damaged", "note": str(error)}
-            self._put(seen, row, (stamp, fresh), Detail)
+            self._put(identities, row, (stamp, fresh), Detail)
             return
         if header is None:
             return
-        rows = [dict(each) for each in header["rows"]]
+        rows = [dict(entry) for entry in header["rows"]]
         over = header["over"]
         row |= {
             "status": over[0] if over else "running" if fresh else "at rest",
@@ -189,14 +189,14 @@ class Catalogue:
             "updated": stamp[1] / 1e9,
             "values": _values(_last(rows)),
         }
-        self._put(seen, row, (stamp, fresh), lambda: Detail([dict(each) for each in _rows_of(file)]))
+        self._put(identities, row, (stamp, fresh), lambda: Detail([dict(entry) for entry in _rows_of(file)]))
 
-    def _scan_report(self, folder: Path, seen: set[str]) -> None:
+    def _scan_report(self, folder: Path, identities: set[str]) -> None:
         file = folder / REPORT
         identity = _identity("report", str(folder.relative_to(self.root)))
         stamp = _stamp(file)
         if self._unchanged(identity, stamp):
-            seen.add(identity)
+            identities.add(identity)
             return
         group, name = self._place(folder)
         row: dict[str, Any] = {"id": identity, "kind": "report", "group": group, "name": name, "values": {}}
@@ -211,25 +211,25 @@ class Catalogue:
             }
         except (BasinscopeError, KeyError, TypeError, AttributeError) as error:
             row |= {"status": "damaged", "note": f"{error}"}
-            self._put(seen, row, stamp, Detail)
+            self._put(identities, row, stamp, Detail)
             return
-        self._put(seen, row, stamp, lambda: _report_detail(file))
+        self._put(identities, row, stamp, lambda: _report_detail(file))
 
     # ------------------------------------------------------------------ studies
 
-    def _scan_store(self, folder: Path, seen: set[str]) -> list[dict[str, Any]]:
+    def _scan_store(self, folder: Path, identities: set[str]) -> list[dict[str, Any]]:
         try:
             store = Store(folder)
-            found = statuses(store)
+            progress = statuses(store)
             failures, manifests = store.failed(), manifests_in(store)
         except (BasinscopeError, OSError, ValueError, KeyError) as error:
             return [{"study": folder.name, "title": str(error), "done": 0, "total": 0, "failed": 0, "running": False}]
         finished = _finished(store)
-        running = {each.study for each in found if each.driver is not None and each.driver["alive"]}
+        running = {status.study for status in progress if status.driver is not None and status.driver["alive"]}
         for asked in manifests:
             for key, label in asked["jobs"]:
-                self._scan_job(folder, store, asked["study"], key, label, finished, failures, running, seen)
-        return [_progress(each) for each in found]
+                self._scan_job(folder, store, asked["study"], key, label, finished, failures, running, identities)
+        return [_progress(status) for status in progress]
 
     def _scan_job(
         self,
@@ -241,15 +241,15 @@ class Catalogue:
         finished: Mapping[str, Any],
         failures: set[str],
         running: set[str],
-        seen: set[str],
+        identities: set[str],
     ) -> None:
         identity = _identity("job", f"{folder.relative_to(self.root)}/{key}")
-        if identity in seen:
+        if identity in identities:
             return
         state = "done" if key in finished else "failed" if key in failures else "waiting"
         stamp = (state, finished.get(key), study in running)
         if self._unchanged(identity, stamp):
-            seen.add(identity)
+            identities.add(identity)
             return
         row: dict[str, Any] = {"id": identity, "kind": "job", "group": study, "name": label, "status": state}
         row |= {"values": {}, "note": ""}
@@ -273,7 +273,7 @@ class Catalogue:
                 row["note"] = str(error)
         elif study in running:
             row["status"] = "in line"
-        self._put(seen, row, stamp, load)
+        self._put(identities, row, stamp, load)
 
 
 def _finished(store: Store) -> dict[str, Any]:
@@ -302,10 +302,10 @@ def _identity(kind: str, place: str) -> str:
 
 def _stamp(file: Path) -> tuple[int, int] | None:
     try:
-        found = file.stat()
+        info = file.stat()
     except OSError:
         return None
-    return found.st_size, found.st_mtime_ns
+    return info.st_size, info.st_mtime_ns
 
 
 def _rows_of(file: Path) -> list[dict[str, Any]]:
@@ -319,18 +319,18 @@ def _report_detail(file: Path) -> Detail:
 
 
 def _job_detail(store: Store, key: str) -> Detail:
-    found = store.load(key)
-    trace = found.arrays.get("trace")
+    result = store.load(key)
+    trace = result.arrays.get("trace")
     usable = trace is not None and getattr(trace, "ndim", 0) == 2
-    return Detail([dict(row) for row in found.rows], None, trace.tolist() if usable and trace is not None else None)
+    return Detail([dict(row) for row in result.rows], None, trace.tolist() if usable and trace is not None else None)
 
 
 def _last(rows: list[dict[str, Any]]) -> dict[str, Any]:
     """The last known value of every column: a measurement is not made at every row."""
-    found: dict[str, Any] = {}
+    latest: dict[str, Any] = {}
     for row in rows:
-        found |= {name: value for name, value in row.items() if value is not None}
-    return found
+        latest |= {name: value for name, value in row.items() if value is not None}
+    return latest
 
 
 def _values(row: Mapping[str, Any]) -> dict[str, Any]:

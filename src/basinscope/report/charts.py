@@ -52,7 +52,7 @@ class Scale:
         beyond = 3 * self.width
         up = _powers(beyond, self.high, most // 2) if self.high > beyond else []
         down = _powers(beyond, -self.low, most // 2) if -self.low > beyond else []
-        return [-each for each in reversed(down)] + [0.0, *up]
+        return [-tick for tick in reversed(down)] + [0.0, *up]
 
 
 @dataclass
@@ -94,10 +94,10 @@ class Chart:
 
     def band(self, points: Sequence[tuple[float, float, float]], name: str = "", style: str = "s1") -> None:
         """The area between two values at every x."""
-        known = [point for point in points if all(map(math.isfinite, point))]
-        if len(known) > 1:
-            up = self._path([(x, low) for x, low, _ in known])
-            down = self._path([(x, high) for x, _, high in reversed(known)]).replace("M", "L", 1)
+        finite = [point for point in points if all(map(math.isfinite, point))]
+        if len(finite) > 1:
+            up = self._path([(x, low) for x, low, _ in finite])
+            down = self._path([(x, high) for x, _, high in reversed(finite)]).replace("M", "L", 1)
             self._body.append(f'<path class="band {style}" d="{up}{down}Z"/>')
         self._name(name, style, "band")
 
@@ -194,12 +194,12 @@ class Chart:
 
     def _apart(self, values: list[float]) -> list[float]:
         """The ticks whose numbers do not run into one another; zero first."""
-        kept: list[float] = []
-        for value in sorted(values, key=lambda each: (each != 0, -abs(each))):
-            room = [4.5 * (len(number(value, 3)) + len(number(other, 3))) + 14 for other in kept]
-            if all(abs(self._x(value) - self._x(other)) > gap for other, gap in zip(kept, room, strict=True)):
-                kept.append(value)
-        return sorted(kept)
+        ticks: list[float] = []
+        for value in sorted(values, key=lambda tick: (tick != 0, -abs(tick))):
+            room = [4.5 * (len(number(value, 3)) + len(number(other, 3))) + 14 for other in ticks]
+            if all(abs(self._x(value) - self._x(other)) > gap for other, gap in zip(ticks, room, strict=True)):
+                ticks.append(value)
+        return sorted(ticks)
 
     def _name(self, name: str, style: str, note: str) -> None:
         if name:
@@ -227,10 +227,10 @@ def padded(values: Iterable[float], kind: Literal["linear", "log"] = "linear", r
         >>> padded([1.0, 9.0]).low, padded([100.0, 101.0]).low > 99
         (0.0, True)
     """
-    known = [value for value in values if math.isfinite(value) and (kind == "linear" or value > 0)]
-    if not known:
+    finite = [value for value in values if math.isfinite(value) and (kind == "linear" or value > 0)]
+    if not finite:
         return Scale(0.1, 1.0, kind)
-    low, high = min(known), max(known)
+    low, high = min(finite), max(finite)
     if kind == "log":
         stretch = max((high / low) ** room, 1.05)
         return Scale(low / stretch, high * stretch, "log")
@@ -253,12 +253,12 @@ def thinned(points: Sequence[tuple[float, ...]], most: int = 400) -> list[tuple[
 
 
 def _key(style: str, note: str) -> str:
-    drawn: dict[str, Callable[[], str]] = {
+    symbols: dict[str, Callable[[], str]] = {
         "band": lambda: f'<rect class="band {style}" x="1" y="1" width="20" height="8"/>',
         "point": lambda: f'<circle class="point {style}" cx="11" cy="5" r="3.6"/>',
         "rug": lambda: f'<path class="rug {style}" d="M7 0v10M11 0v10M15 0v10"/>',
     }
-    return drawn[note]() if note in drawn else f'<path class="{note} {style}" d="M1 5H21"/>'
+    return symbols[note]() if note in symbols else f'<path class="{note} {style}" d="M1 5H21"/>'
 
 
 def _unbroken(points: Pairs) -> list[list[tuple[float, float]]]:
@@ -285,5 +285,5 @@ def _powers(low: float, high: float, most: int) -> list[float]:
         stride = max(1, math.ceil((last - first + 1) / max(1, most)))
         return [float(10.0**power) for power in range(first, last + 1, stride)]
     fine = [size * 10.0**power for power in range(first - 1, last + 1) for size in (1, 2, 5)]
-    kept = [value for value in fine if low <= value <= high]
-    return kept if len(kept) >= 2 else _round_values(low, high, most)
+    ticks = [value for value in fine if low <= value <= high]
+    return ticks if len(ticks) >= 2 else _round_values(low, high, most)

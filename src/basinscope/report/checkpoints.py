@@ -64,14 +64,14 @@ class Subject:
         network = _made("--model", model, "builds the network")
         if not isinstance(network, nn.Module):
             raise InputError(f"--model {model} must return a torch.nn.Module, got {type(network).__name__}")
-        found = _made("--data", data, "returns the data")
-        if found is None:
+        content = _made("--data", data, "returns the data")
+        if content is None:
             raise InputError(f"--data {data} returned None — return (x, y), a Dataset or an iterable of batches")
         try:
             network = network.to(device).eval()
         except (RuntimeError, AssertionError) as error:
             raise InputError(f"--device {device!r} cannot be used: {str(error).splitlines()[0]} — try cpu") from error
-        return cls(network, found, named_object(loss) if ":" in loss else loss)
+        return cls(network, content, named_object(loss) if ":" in loss else loss)
 
     def at(self, weights: Mapping[str, Tensor], source: Path) -> Landscape:
         """The landscape at the weights of a checkpoint, which must fit the network name by name."""
@@ -136,49 +136,51 @@ def measure_checkpoints(
             if points and moment.get("step") is not None and moment["step"] == points[-1].step:
                 points.pop()  # the run's last state was kept as a step too
             brief = many and place < len(files) - 1
-            measured, error = _measured(subject, file, {**options, "brief": brief}, keep, many, progress and not many)
+            measured, error = _measurement_or_error(
+                subject, file, {**options, "brief": brief}, keep, many, progress and not many
+            )
             points.append(Point(file.stem, measured, error, **moment))
             if keep is not None:
                 assembled(points, settings, command, name, history).to_json(keep / "report.json")
             if measured is not None and measured.interrupted:
                 break  # Ctrl-C ends the run with what there is by then
-    found = assembled(points, settings, command, name, history)
+    full_report = assembled(points, settings, command, name, history)
     if not any(point.measured for point in points):
         raise InputError(f"none of {len(points)} checkpoints in {path} could be measured: {points[-1].error}")
     if keep is not None:
-        found.save(keep)
-    return found
+        full_report.save(keep)
+    return full_report
 
 
-def _measured(
+def _measurement_or_error(
     subject: Subject, file: Path, options: Mapping[str, Any], keep: Path | None, forgive: bool, progress: bool
 ) -> tuple[Measurement | None, str | None]:
     """The measurement, or why it was refused."""
     try:
         land = subject.at(read_weights(file), file)
-        return _kept(land, options, keep, lambda: measurement(land, **options, progress=progress)), None
+        return _stored_or_computed(land, options, keep, lambda: measurement(land, **options, progress=progress)), None
     except BasinscopeError as error:
         if not forgive:
             raise
         return None, str(error)
 
 
-def _kept(
+def _stored_or_computed(
     land: Landscape, options: Mapping[str, Any], keep: Path | None, compute: Callable[[], Measurement]
 ) -> Measurement:
     """A measurement of this very landscape with these very settings, from the folder or computed and put there."""
     if keep is None:
         return compute()
-    asked = json.dumps([asdict(subject_of(land)), dict(sorted(options.items()))], default=str)
-    file = keep / _PERSIST / f"{hashlib.sha256(asked.encode()).hexdigest()[:32]}.json"
+    request = json.dumps([asdict(subject_of(land)), dict(sorted(options.items()))], default=str)
+    file = keep / _PERSIST / f"{hashlib.sha256(request.encode()).hexdigest()[:32]}.json"
     try:
         return Measurement.from_dict(json.loads(file.read_bytes()))
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         pass  # not there, or of another version: it is measured again
-    found = compute()
-    if not found.interrupted:
-        write_whole(file, json.dumps(found.to_dict(), allow_nan=False).encode())
-    return found
+    result = compute()
+    if not result.interrupted:
+        write_whole(file, json.dumps(result.to_dict(), allow_nan=False).encode())
+    return result
 
 
 def _moment(file: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:

@@ -21,7 +21,11 @@ _FIRST = ("llc", "half_soft_rank", "train_loss", "validation_loss", "loss", "wbi
 
 def comparison(catalogue: Catalogue, wanted: Sequence[str]) -> str:
     """Numbers, curves over training and chains of the runs that are there."""
-    runs = [(row, catalogue.detail(each)) for each in dict.fromkeys(wanted) if (row := catalogue.row(each)) is not None]
+    runs = [
+        (row, catalogue.detail(identity))
+        for identity in dict.fromkeys(wanted)
+        if (row := catalogue.row(identity)) is not None
+    ]
     return (
         templates()
         .get_template("compare.html")
@@ -31,7 +35,7 @@ def comparison(catalogue: Catalogue, wanted: Sequence[str]) -> str:
             ],
             columns=_columns([row for row, _ in runs]),
             curves=_curves(runs),
-            chains=[(row["name"], drawn) for row, detail in runs if (drawn := _chains(detail)) is not None],
+            chains=[(row["name"], chart) for row, detail in runs if (chart := _chains(detail)) is not None],
         )
     )
 
@@ -49,7 +53,7 @@ def _beside(name: str, names: Iterable[str]) -> bool:
 
 
 def _curves(runs: list[tuple[dict[str, Any], Detail]]) -> list[tuple[str, Markup]]:
-    found = []
+    charts = []
     for title, names, logarithmic in (
         ("λ̂ over training", ("llc",), False),
         ("training loss", ("train_loss", "loss"), True),
@@ -57,10 +61,10 @@ def _curves(runs: list[tuple[dict[str, Any], Detail]]) -> list[tuple[str, Markup
     ):
         axis = "epoch" if all(_has(detail, "epoch") for _, detail in runs if _history(detail)) else "step"
         series = [(row["name"][:_NAME], _points(detail, axis, names)) for row, detail in runs]
-        drawn = figures.over_training(series, axis, title, logarithmic=logarithmic)
-        if drawn is not None and any(len(points) > 1 for _, points in series):
-            found.append((title, drawn))
-    return found
+        chart = figures.over_training(series, axis, title, logarithmic=logarithmic)
+        if chart is not None and any(len(points) > 1 for _, points in series):
+            charts.append((title, chart))
+    return charts
 
 
 def _history(detail: Detail) -> list[dict[str, Any]]:
@@ -78,7 +82,7 @@ def _has(detail: Detail, name: str) -> bool:
 
 def _points(detail: Detail, axis: str, names: Sequence[str]) -> list[tuple[float, ...]]:
     rows = _history(detail)
-    name = next((each for each in names if any(row.get(each) is not None for row in rows)), names[0])
+    name = next((candidate for candidate in names if any(row.get(candidate) is not None for row in rows)), names[0])
     return [
         (real(row.get(axis)), real(row.get(name)), real(row.get(f"{name}_stderr")))
         for row in rows

@@ -15,6 +15,7 @@ from .words import number, with_error
 
 STYLES = ("s1", "s2", "s3", "s4", "s5", "s6")
 NAN = math.nan
+TANGENT = 3.0  # times more and less than γ to which the slope of λ̂ is drawn
 
 
 def real(value: Any) -> float:
@@ -31,7 +32,7 @@ def gauge(measured: Measurement) -> Markup:
     """λ̂ with its interval between nothing and half of all parameters, ½ soft rank beside it."""
     llc, half, value = measured.llc, measured.quadratic.value, measured.llc.value
     most = measured.subject.parameters / 2
-    high = max(most, 1.15 * max(each for each in (value, half, 0.0) if math.isfinite(each)))
+    high = max(most, 1.15 * max(reading for reading in (value, half, 0.0) if math.isfinite(reading)))
     width, left, right = 640.0, 6.0, 634.0
 
     def place(number_: float) -> float:
@@ -57,10 +58,10 @@ def gauge(measured: Measurement) -> Markup:
         parts.append(_flag(place(half), 74, f"½ soft rank {number(half)}", "quadratic"))
     if math.isfinite(value) and abs(place(most) - place(half if math.isfinite(half) else 0)) > 180:
         parts.append(_flag(place(most), 74, f"d/2 = {number(most)}", "muted"))
-    told = f"λ̂ = {number(value)}, half the soft rank {number(half)}, half the number of parameters {number(most)}"
+    label = f"λ̂ = {number(value)}, half the soft rank {number(half)}, half the number of parameters {number(most)}"
     return Markup(
-        f'<svg class="gauge" viewBox="0 0 {width:g} 84" role="img" aria-label="{escape(told)}">'
-        f"<title>{escape(told)}</title>{''.join(parts)}</svg>"
+        f'<svg class="gauge" viewBox="0 0 {width:g} 84" role="img" aria-label="{escape(label)}">'
+        f"<title>{escape(label)}</title>{''.join(parts)}</svg>"
     )
 
 
@@ -93,51 +94,47 @@ def chains(trace: ChainTraces, llc: Estimate) -> Markup:
 
 
 def resolutions(measured: Measurement) -> Markup | None:
-    """λ̂ where it was sampled over ½ soft rank, as functions of γ."""
-    curve, seen = list(measured.curve), measured.llc.diagnostics
-    points = [[real(each) for each in point] for point in seen.get("gamma_curve") or []]
-    gammas = [gamma for gamma, _ in curve] + [point[0] for point in points]
+    """λ̂ where it was sampled with its slope in γ, over ½ soft rank, as functions of γ."""
+    llc, curve = measured.llc, list(measured.curve)
+    gamma, slope = (real(llc.diagnostics.get(name)) for name in ("gamma", "gamma_slope"))
+    tangent = [(gamma * times, llc.value + slope * math.log(times)) for times in (1 / TANGENT, TANGENT)]
+    tangent = [point for point in tangent if all(map(math.isfinite, point))]
+    gammas = [place for place, _ in curve + tangent]
     if len(gammas) < 2:
         return None
-    heights = [half for _, half in curve] + [point[1] + 1.645 * point[2] for point in points]
-    top = max((each for each in heights if math.isfinite(each)), default=1.0)
+    low, high = llc.interval(0.9)
+    heights = [height for _, height in curve + tangent] + [high]
+    top = max((height for height in heights if math.isfinite(height)), default=1.0)
     chart = Chart(
         "λ̂ from sampling and half the soft rank, over the localisation γ",
         Scale(min(gammas), max(gammas), "log"), Scale(0.0, 1.1 * max(top, 1e-9)), "localisation γ",
         "effective dimension / 2",
     )  # fmt: skip
-    here = seen.get("gamma")
-    if here:
-        chart.mark(here, f"γ = {number(here, 3)}")
+    chart.mark(gamma, f"γ = {number(gamma, 3)}")
     chart.line(curve, "½ soft rank: what curvature alone gives", "s3")
-    chart.points(
-        [
-            (g, v, v - 1.645 * e, v + 1.645 * e, f"γ = {number(g)}: λ̂ = {with_error(v, e)}")
-            for g, v, e in points
-        ],
-        "λ̂ by sampling, 90 % intervals",
-        "s1",
-    )  # fmt: skip
+    chart.line(tangent, "slope ∂λ̂/∂log γ by sampling", "s1")
+    text = f"γ = {number(gamma)}: λ̂ = {with_error(llc.value, llc.stderr)}"
+    chart.points([(gamma, llc.value, low, high, text)], "λ̂ by sampling, 90 % interval", "s1")
     return chart.svg()
 
 
-def spectrum(found: SpectrumCurve) -> Markup:
+def spectrum(curve: SpectrumCurve) -> Markup:
     """Eigenvalues per e-fold, the outermost ones as strokes."""
-    sizes, density = found.sizes, found.density
+    sizes, density = curve.sizes, curve.density
     floor = 0.1
-    top = max([1.0, *(each for each in density if math.isfinite(each))])
-    ends = [*found.largest, *found.smallest]
+    top = max([1.0, *(height for height in density if math.isfinite(height))])
+    ends = [*curve.largest, *curve.smallest]
     low, high = min([*sizes, *ends]), max([*sizes, *ends])
     chart = Chart(
         "Density of the Hessian's eigenvalues",
-        Scale(low, high, "asinh", max(found.resolution, 1e-30)), Scale(floor, 2 * top, "log"),
+        Scale(low, high, "asinh", max(curve.resolution, 1e-30)), Scale(floor, 2 * top, "log"),
         "eigenvalue (logarithmic beyond the resolution around zero)", "eigenvalues per e-fold",
     )  # fmt: skip
-    rows = zip(sizes, density, found.stderr, strict=True)
+    rows = zip(sizes, density, curve.stderr, strict=True)
     chart.band([(s, max(floor, m - 2 * e), max(floor, m + 2 * e)) for s, m, e in rows], "± 2 standard errors", "s4")
     chart.line([(s, max(floor, m)) for s, m in zip(sizes, density, strict=True)], "all others", "s4")
-    chart.ticked(found.largest, f"{len(found.largest)} largest", "s1")
-    chart.ticked(found.smallest, f"{len(found.smallest)} smallest", "s3")
+    chart.ticked(curve.largest, f"{len(curve.largest)} largest", "s1")
+    chart.ticked(curve.smallest, f"{len(curve.smallest)} smallest", "s3")
     return chart.svg()
 
 
@@ -151,32 +148,32 @@ def over_training(
     styles: Sequence[str] = STYLES,
 ) -> Markup | None:
     """Curves over training: each a name with points (x, y) or (x, y, stderr). Styles go by the place in the list."""
-    known = [
-        (name, styles[place % len(styles)], [each for each in points if math.isfinite(each[1])])
+    curves = [
+        (name, styles[place % len(styles)], [point for point in points if math.isfinite(point[1])])
         for place, (name, points) in enumerate(series)
     ]
-    known = [each for each in known if each[2]]
-    if not known:
+    curves = [curve for curve in curves if curve[2]]
+    if not curves:
         return None
-    xs = [point[0] for *_, points in known for point in points]
-    ys = [edge for *_, points in known for point in points for edge in _edges(point)]
+    xs = [point[0] for *_, points in curves for point in points]
+    ys = [edge for *_, points in curves for point in points for edge in _edges(point)]
     log = logarithmic and min(ys) > 0 and max(ys) > 20 * min(ys)
     span = Scale(min(xs), max(xs) if max(xs) > min(xs) else min(xs) + 1)
     chart = Chart(
         title or f"{label} over training", span, padded(ys, "log" if log else "linear"), axis, label, height=300
     )
-    for name, style, points in known:
-        drawn = thinned(points)
-        if any(len(point) > 2 and math.isfinite(point[2]) and point[2] > 0 for point in drawn):
-            chart.band([(p[0], *_edges(p)) for p in drawn], "", style)
-        few = len(drawn) <= 120
-        chart.line([(point[0], point[1]) for point in drawn], name, style)
+    for name, style, points in curves:
+        shown = thinned(points)
+        if any(len(point) > 2 and math.isfinite(point[2]) and point[2] > 0 for point in shown):
+            chart.band([(p[0], *_edges(p)) for p in shown], "", style)
+        few = len(shown) <= 120
+        chart.line([(point[0], point[1]) for point in shown], name, style)
         if few:
-            told = [with_error(p[1], p[2]) if len(p) > 2 else number(p[1]) for p in drawn]
+            labels = [with_error(p[1], p[2]) if len(p) > 2 else number(p[1]) for p in shown]
             chart.points(
                 [
                     (p[0], p[1], NAN, NAN, f"{name}, {axis} {number(p[0])}: {text}")
-                    for p, text in zip(drawn, told, strict=True)
+                    for p, text in zip(shown, labels, strict=True)
                 ],
                 "",
                 style,

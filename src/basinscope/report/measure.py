@@ -62,8 +62,8 @@ def measure(
         "budget": budget,
         "seed": seed,
     }
-    found = measurement(land, **settings, progress=progress)
-    return assembled([Point("w*", found)], settings, _call(settings), title or f"{found.subject.network} at w*")
+    result = measurement(land, **settings, progress=progress)
+    return assembled([Point("w*", result)], settings, _call(settings), title or f"{result.subject.network} at w*")
 
 
 def assembled(

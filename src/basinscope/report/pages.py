@@ -34,20 +34,20 @@ from .words import (
 @cache
 def templates() -> Environment:
     """The templates, with autoescaping on whatever their names are."""
-    found = Environment(
+    environment = Environment(
         loader=PackageLoader("basinscope.report", "templates"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    found.globals.update(
+    environment.globals.update(
         number=number, with_error=with_error, interval=interval, title_of=title_of, meaning_of=meaning_of,
         moment=moment, duration=duration, VERDICTS=VERDICTS, figures=figures, style=style,
         keywords=keywords,
         sentence=sentence,
     )  # fmt: skip
-    return found
+    return environment
 
 
 def style() -> Markup:
@@ -70,7 +70,7 @@ def report_page(report: Report) -> str:
         .get_template("report.html")
         .render(
             report=report,
-            told=story(report),
+            story=story(report),
             measured=measured,
             groups=_groups(measured),
             many=len(report.points) > 1,
@@ -88,7 +88,7 @@ def notebook_fragment(report: Report) -> str:
     return (
         templates()
         .get_template("notebook.html")
-        .render(report=report, told=story(report), estimates=report.final.by_name)
+        .render(report=report, story=story(report), estimates=report.final.by_name)
     )
 
 
@@ -110,20 +110,22 @@ def _light(report: Report) -> str:
 def _groups(measured: Measurement) -> list[tuple[str, list[tuple[str, Estimate]]]]:
     """Estimates in the tables they belong to."""
     criteria = ("waic", "loo", "tic", "aic", "gap", "wbic", "bic", "fluctuation", "log_det")
-    found = measured.estimates
+    estimates = measured.estimates
     return [
-        ("criteria", [(name, found[name]) for name in criteria if name in found]),
-        ("curvature", [(name, each) for name, each in found.items() if name not in criteria]),
+        ("criteria", [(name, estimates[name]) for name in criteria if name in estimates]),
+        ("curvature", [(name, estimate) for name, estimate in estimates.items() if name not in criteria]),
     ]
 
 
 def _training(report: Report) -> dict[str, Any]:
     """Curves over training, from the checkpoints and from the rows that the training left."""
     axis, points = axis_of(report.points)
-    known = [(x, point.measured) for x, point in zip(points, report.points, strict=True) if point.measured is not None]
+    measurements = [
+        (x, point.measured) for x, point in zip(points, report.points, strict=True) if point.measured is not None
+    ]
 
     def curve(take: Callable[[Measurement], tuple[float, ...]]) -> list[tuple[float, ...]]:
-        return [(x, *take(measured)) for x, measured in known]
+        return [(x, *take(measured)) for x, measured in measurements]
 
     coefficient = figures.over_training(
         [
@@ -151,9 +153,9 @@ def axis_of(points: Sequence[Point]) -> tuple[str, list[float]]:
         (('step', [10.0, 20.0]), ('checkpoint', [1.0]))
     """
     for name in ("epoch", "step"):
-        known = [getattr(point, name) for point in points]
-        if None not in known:
-            return name, [float(each) for each in known]
+        values = [getattr(point, name) for point in points]
+        if None not in values:
+            return name, [float(value) for value in values]
     return "checkpoint", [float(place + 1) for place in range(len(points))]
 
 

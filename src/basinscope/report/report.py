@@ -42,17 +42,17 @@ class Point:
     validation_loss: float | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, ready for JSON; what is not known is left out."""
+        """The point as plain values, ready for JSON; what is not known is left out."""
         when = {name: value for name in _MOMENT if (value := getattr(self, name)) is not None}
         measured = None if self.measured is None else self.measured.to_dict()
         return plain({"name": self.name, **when, "measured": measured, "error": self.error})
 
     @classmethod
-    def from_dict(cls, told: Mapping[str, Any]) -> Point:
+    def from_dict(cls, data: Mapping[str, Any]) -> Point:
         """The point that a file holds."""
-        measured = None if told["measured"] is None else Measurement.from_dict(told["measured"])
-        when = {name: told[name] for name in _MOMENT if math.isfinite(as_float(told.get(name)))}
-        return cls(str(told["name"]), measured, None if told["error"] is None else str(told["error"]), **when)
+        measured = None if data["measured"] is None else Measurement.from_dict(data["measured"])
+        when = {name: data[name] for name in _MOMENT if math.isfinite(as_float(data.get(name)))}
+        return cls(str(data["name"]), measured, None if data["error"] is None else str(data["error"]), **when)
 
 
 _MOMENT = ("step", "epoch", "train_loss", "validation_loss")
@@ -103,10 +103,10 @@ class Report:
 
     def __getitem__(self, name: str) -> Estimate:
         """An estimate of the last checkpoint by name: `llc`, `half_soft_rank`, `wbic` and so on."""
-        found = self.final.by_name
-        if name not in found:
-            raise KeyError(f"{name!r} was not measured — there are {', '.join(found)}")
-        return found[name]
+        estimates = self.final.by_name
+        if name not in estimates:
+            raise KeyError(f"{name!r} was not measured — there are {', '.join(estimates)}")
+        return estimates[name]
 
     def rows(self) -> list[dict[str, Any]]:
         """One flat row per checkpoint: every estimate with its standard error and verdict."""
@@ -115,7 +115,7 @@ class Report:
     # ------------------------------------------------------------------ for people
 
     def to_html(self, path: str | Path | None = None) -> str:
-        """One page that needs nothing else; written to `path` where one is given."""
+        """The report as one page that needs nothing else; written to `path` where one is given."""
         from .pages import report_page
 
         text = report_page(self)
@@ -124,7 +124,7 @@ class Report:
         return text
 
     def to_markdown(self, path: str | Path | None = None) -> str:
-        """The same in Markdown, without figures."""
+        """The report in Markdown, without figures."""
         from .text import markdown
 
         text = markdown(self)
@@ -150,8 +150,8 @@ class Report:
     # ------------------------------------------------------------------ for programs
 
     def to_json(self, path: str | Path | None = None) -> str:
-        """Everything; `Report.load` reads it back."""
-        facts = {"format": FORMAT, **{each.name: getattr(self, each.name) for each in fields(self)}}
+        """The whole report as JSON; `Report.load` reads it back."""
+        facts = {"format": FORMAT, **{entry.name: getattr(self, entry.name) for entry in fields(self)}}
         facts |= {"points": [point.to_dict() for point in self.points]}
         text = json.dumps(plain(facts), ensure_ascii=False, allow_nan=False) + "\n"
         if path is not None:

@@ -115,7 +115,7 @@ async def _watch(catalogue: Catalogue) -> None:
 
 async def _changes(catalogue: Catalogue, request: Request, ended: Callable[[], bool]) -> AsyncIterator[str]:
     """Everything that is known, then whatever changes, until the visitor leaves."""
-    since, told = 0, ""
+    since, sent = 0, ""
     while not ended() and not await request.is_disconnected():
         version, rows, gone = catalogue.changed(since)
         for start in range(0, len(rows), _CHUNK):
@@ -123,8 +123,8 @@ async def _changes(catalogue: Catalogue, request: Request, ended: Callable[[], b
         if gone:
             yield _event("gone", gone)
         studies = json.dumps(catalogue.studies)
-        if studies != told:
-            told = studies
+        if studies != sent:
+            sent = studies
             yield _event("studies", catalogue.studies)
         yield _event("ready", {"version": version}) if version != since or since == 0 else ": still here\n\n"
         since = version
@@ -157,8 +157,8 @@ class _Guard:
 
         async def guarded(message: Message) -> None:
             if message["type"] == "http.response.start":
-                own = {name for name, _ in message["headers"]}
-                extra = [(n.encode(), v.encode()) for n, v in _HEADERS.items() if n.encode() not in own]
+                names = {name for name, _ in message["headers"]}
+                extra = [(n.encode(), v.encode()) for n, v in _HEADERS.items() if n.encode() not in names]
                 message["headers"] = [*message["headers"], *extra]
             await send(message)
 
@@ -189,10 +189,10 @@ class _Guard:
 
 def _cookie(header: str) -> str:
     try:
-        found = SimpleCookie(header).get(COOKIE)
+        cookie = SimpleCookie(header).get(COOKIE)
     except CookieError:
         return ""
-    return "" if found is None else parse_qs(f"v={found.value}").get("v", [""])[0]
+    return "" if cookie is None else parse_qs(f"v={cookie.value}").get("v", [""])[0]
 
 
 def _hostname(host: str) -> str:

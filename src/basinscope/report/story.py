@@ -74,7 +74,7 @@ def _comparison(measured: Measurement) -> str:
     llc, half = measured.llc, measured.quadratic
     if not (math.isfinite(llc.value) and math.isfinite(half.value)):
         return "One of the two is missing, so they cannot be compared."
-    error = math.hypot(*(each.stderr for each in (llc, half) if math.isfinite(each.stderr)))
+    error = math.hypot(*(estimate.stderr for estimate in (llc, half) if math.isfinite(estimate.stderr)))
     off = llc.value - half.value
     if half.value <= 0:
         return "The soft rank is zero: no direction of the basin is curved at this resolution."
@@ -109,11 +109,11 @@ def _warnings(report: Report, measured: Measurement) -> Iterator[tuple[str, str]
 
 
 def _asides(measured: Measurement) -> Iterator[tuple[str, str]]:
-    seen = {check.warning for check in measured.llc.checks}  # WBIC comes from the same chains
+    reported = {check.warning for check in measured.llc.checks}  # WBIC comes from the same chains
     for name, estimate in measured.by_name.items():
         for check in unmet(estimate.checks):
-            if check.warning not in seen:
-                seen.add(check.warning)
+            if check.warning not in reported:
+                reported.add(check.warning)
                 yield f"{title_of(name)}: {check.trouble}", check.remedy
 
 
@@ -128,22 +128,25 @@ def _subject(report: Report, measured: Measurement) -> Iterator[tuple[str, str]]
 
 
 def _choices(measured: Measurement) -> Iterator[tuple[str, str]]:
-    found = measured.llc.diagnostics
-    yield "resolution", f"nβ = {number(found.get('nbeta'))}, γ = {number(found.get('gamma'))}"
-    batch = found.get("batch_size")
+    diagnostics = measured.llc.diagnostics
+    yield "resolution", f"nβ = {number(diagnostics.get('nbeta'))}, γ = {number(diagnostics.get('gamma'))}"
+    batch = diagnostics.get("batch_size")
     kind = "on all data" if batch is None else f"on batches of {batch}"
-    yield "sampler", f"{found.get('sampler')} {kind}"
+    yield "sampler", f"{diagnostics.get('sampler')} {kind}"
     yield (
         "chains",
-        f"{found.get('chains')} chains of {found.get('draws')} draws, the first {found.get('burn_in')} burn-in",
+        f"{diagnostics.get('chains')} chains of {diagnostics.get('draws')} draws, "
+        f"the first {diagnostics.get('burn_in')} burn-in",
     )
-    if found.get("ess") is not None:
-        yield "effective draws", f"{number(found['ess'], 3)}{', budget used up' if found.get('exhausted') else ''}"
-    steps = [each for each in found.get("step_sizes") or [] if each is not None]
+    if diagnostics.get("ess") is not None:
+        stopped = ", budget used up" if diagnostics.get("exhausted") else ""
+        yield "effective draws", number(diagnostics["ess"], 3) + stopped
+    steps = [step for step in diagnostics.get("step_sizes") or [] if step is not None]
     if steps:
-        kept = f"; a step keeps {found['persistence']:.0%} of the momentum" if found.get("persistence") else ""
-        yield "step sizes", ", ".join(number(step, 3) for step in steps) + kept
-    yield "control variates", "used" if found.get("control_variates") else "not used"
+        persistence = diagnostics.get("persistence")
+        momentum = f"; a step keeps {persistence:.0%} of the momentum" if persistence else ""
+        yield "step sizes", ", ".join(number(step, 3) for step in steps) + momentum
+    yield "control variates", "used" if diagnostics.get("control_variates") else "not used"
     half = measured.quadratic.diagnostics
     if half.get("method"):
         yield "soft rank", f"of the {half.get('matrix')}, {half.get('method')}"
@@ -152,11 +155,11 @@ def _choices(measured: Measurement) -> Iterator[tuple[str, str]]:
 
 
 def _origin(report: Report, measured: Measurement) -> Iterator[tuple[str, str]]:
-    told, subject = report.provenance, measured.subject
+    provenance, subject = report.provenance, measured.subject
     yield "made", moment(report.made)
-    yield "basinscope", " ".join(filter(None, (told.get("basinscope"), _commit(told.get("commit")))))
-    yield "python", f"{told.get('python')} on {told.get('platform')}, {told.get('device')}"
-    yield "libraries", ", ".join(f"{name} {version}" for name, version in (told.get("libraries") or {}).items())
+    yield "basinscope", " ".join(filter(None, (provenance.get("basinscope"), _commit(provenance.get("commit")))))
+    yield "python", f"{provenance.get('python')} on {provenance.get('platform')}, {provenance.get('device')}"
+    yield "libraries", ", ".join(f"{name} {version}" for name, version in (provenance.get("libraries") or {}).items())
     yield "weights", f"sha256 {subject.weights_sha256[:16]}…"
     yield "samples", f"sha256 {subject.data_sha256[:16]}…"
     total = sum(sum(p.measured.seconds.values()) for p in report.points if p.measured is not None)

@@ -31,13 +31,13 @@ def write_study_page(results: Results, folder: Path, written: Sequence[Path], co
 
 
 def study_page(results: Results, written: Sequence[Path], command: str) -> str:
-    """The page."""
+    """The study as one HTML page."""
     table, study = results.table, results.study
     rows = table.to_dict("records")
     findings = list(study.findings(results))
     verdicts = _counted(rows)
     order = ("failed", "doubtful", "ok")
-    worst = next((each for each in order if any(finding.verdict == each for finding in findings)), None)
+    worst = next((verdict for verdict in order if any(finding.verdict == verdict for finding in findings)), None)
     return templates().get_template("study.html").render(
         study=study,
         findings=findings,
@@ -68,12 +68,12 @@ def _cell(value: Any) -> Any:
 
 def _counted(rows: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, int]]:
     """How often each verdict was given, by column."""
-    found: dict[str, dict[str, int]] = {}
+    counts: dict[str, dict[str, int]] = {}
     for row in rows:
         for name, value in row.items():
             if name.endswith("verdict") and value in ("ok", "doubtful", "failed"):
-                found.setdefault(name, dict.fromkeys(("ok", "doubtful", "failed"), 0))[value] += 1
-    return found
+                counts.setdefault(name, dict.fromkeys(("ok", "doubtful", "failed"), 0))[value] += 1
+    return counts
 
 
 def _curves(results: Results, rows: Sequence[Mapping[str, Any]]) -> list[tuple[str, Markup]]:
@@ -81,7 +81,7 @@ def _curves(results: Results, rows: Sequence[Mapping[str, Any]]) -> list[tuple[s
     axis = next((name for name in ("epoch", "step") if rows and name in rows[0]), None)
     if axis is None or any(axis in plan.config for plan in results.jobs):
         return []
-    found = []
+    charts = []
     for name, title in (("llc", "λ̂"), ("train_loss", "training loss"), ("validation_loss", "validation loss")):
         groups: dict[float, list[float]] = {}
         for row in rows:
@@ -90,10 +90,10 @@ def _curves(results: Results, rows: Sequence[Mapping[str, Any]]) -> list[tuple[s
         if len(groups) < 2:
             continue
         points = [(x, _mean(values), _error(values)) for x, values in sorted(groups.items())]
-        drawn = figures.over_training([("mean over jobs, 90 % band", points)], axis, title)
-        if drawn is not None:
-            found.append((f"{title} over training", drawn))
-    return found
+        chart = figures.over_training([("mean over jobs, 90 % band", points)], axis, title)
+        if chart is not None:
+            charts.append((f"{title} over training", chart))
+    return charts
 
 
 def _mean(values: Sequence[float]) -> float:
@@ -114,10 +114,10 @@ def _picture(path: Path) -> str | None:
     return f"data:{kind};base64,{base64.b64encode(path.read_bytes()).decode()}"
 
 
-def _origin(told: Mapping[str, Any]) -> list[tuple[str, str]]:
+def _origin(provenance: Mapping[str, Any]) -> list[tuple[str, str]]:
     def spoken(value: Any) -> str:
         if isinstance(value, Mapping):
             return ", ".join(f"{key} ({count})" for key, count in value.items())
         return f"{value:.3g}" if isinstance(value, float) else str(value)
 
-    return [(name, spoken(value)) for name, value in told.items() if name != "settings"]
+    return [(name, spoken(value)) for name, value in provenance.items() if name != "settings"]

@@ -21,23 +21,23 @@ COLOURS = {"ok": "green", "doubtful": "yellow", "failed": "red"}
 
 def lines(report: Report) -> Iterator[str]:
     """The verdict and the numbers, a line each."""
-    told = story(report)
-    yield f"{report.title}: {told.verdict} — {told.sentence}"
-    for name, found in report.final.by_name.items():
-        yield f"  {title_of(name)} = {with_error(found.value, found.stderr)} ({found.verdict})"
-    for reason, remedy in (*told.warnings, *told.asides):
+    summary = story(report)
+    yield f"{report.title}: {summary.verdict} — {summary.sentence}"
+    for name, estimate in report.final.by_name.items():
+        yield f"  {title_of(name)} = {with_error(estimate.value, estimate.stderr)} ({estimate.verdict})"
+    for reason, remedy in (*summary.warnings, *summary.asides):
         yield f"  ! {reason}" + (f" → {remedy}" if remedy else "")
 
 
 def rich_summary(report: Report) -> Group:
     """The verdict first, then every number with its interval."""
-    told = story(report)
-    colour = COLOURS[told.verdict]
-    parts: list[Any] = [escape(told.sentence)]
-    for reason, remedy in (*told.warnings, *told.asides):
+    summary = story(report)
+    colour = COLOURS[summary.verdict]
+    parts: list[Any] = [escape(summary.sentence)]
+    for reason, remedy in (*summary.warnings, *summary.asides):
         parts.append(f"[yellow]•[/] {escape(reason)}" + (f" [bold]→ {escape(remedy)}[/]" if remedy else ""))
     panel = Panel(
-        Group(*parts), title=f"[bold {colour}]{told.verdict}[/]", title_align="left", border_style=colour,
+        Group(*parts), title=f"[bold {colour}]{summary.verdict}[/]", title_align="left", border_style=colour,
         subtitle=escape(report.title), subtitle_align="right", padding=(0, 1),
     )  # fmt: skip
     return Group(panel, _table(report.final), *(_checkpoints(report) if len(report.points) > 1 else []))
@@ -47,12 +47,12 @@ def _table(measured: Measurement) -> Table:
     table = Table(box=None, header_style="dim", pad_edge=False, padding=(0, 2))
     for title, right in (("", False), ("value", True), ("90 % interval", True), ("verdict", False)):
         table.add_column(title, justify="right" if right else "left", no_wrap=right)
-    for name, found in measured.by_name.items():
+    for name, estimate in measured.by_name.items():
         table.add_row(
             title_of(name),
-            f"[bold]{with_error(found.value, found.stderr)}[/]",
-            interval(found),
-            f"[{COLOURS[found.verdict]}]{found.verdict}[/]",
+            f"[bold]{with_error(estimate.value, estimate.stderr)}[/]",
+            interval(estimate),
+            f"[{COLOURS[estimate.verdict]}]{estimate.verdict}[/]",
         )
     return table
 
@@ -67,16 +67,16 @@ def _checkpoints(report: Report) -> Iterator[Any]:
         if point is None:
             table.add_row("⋮", "", "", "", "")
             continue
-        found = point.measured
-        if found is None:
+        result = point.measured
+        if result is None:
             table.add_row(escape(point.name), MISSING, MISSING, MISSING, "[red]failed[/]")
             continue
-        verdict = found.llc.verdict
+        verdict = result.llc.verdict
         table.add_row(
             escape(point.name),
-            number(found.subject.loss_value),
-            with_error(found.llc.value, found.llc.stderr),
-            number(found.quadratic.value),
+            number(result.subject.loss_value),
+            with_error(result.llc.value, result.llc.stderr),
+            number(result.quadratic.value),
             f"[{COLOURS[verdict]}]{verdict}[/]",
         )
     yield table
@@ -87,16 +87,19 @@ def markdown(report: Report) -> str:
     return "\n".join(_markdown(report, story(report))) + "\n"
 
 
-def _markdown(report: Report, told: Story) -> Iterator[str]:
+def _markdown(report: Report, summary: Story) -> Iterator[str]:
     yield f"# {_cell(report.title)}"
     yield ""
-    yield f"**{told.verdict}.** {VERDICTS[told.verdict]} {_cell(told.sentence)}"
+    yield f"**{summary.verdict}.** {VERDICTS[summary.verdict]} {_cell(summary.sentence)}"
     yield ""
-    for reason, remedy in (*told.warnings, *told.asides):
+    for reason, remedy in (*summary.warnings, *summary.asides):
         yield f"- {_cell(reason)}" + (f" — **{_cell(remedy)}**" if remedy else "")
     yield from _section("Numbers", ["", "value", "90 % interval", "verdict", "what it says"], (
-        [title_of(name), with_error(each.value, each.stderr), interval(each), each.verdict, meaning_of(name)]
-        for name, each in report.final.by_name.items()
+        [
+            title_of(name), with_error(estimate.value, estimate.stderr), interval(estimate), estimate.verdict,
+            meaning_of(name),
+        ]
+        for name, estimate in report.final.by_name.items()
     ))  # fmt: skip
     if len(report.points) > 1:
         yield from _section(
@@ -104,24 +107,28 @@ def _markdown(report: Report, told: Story) -> Iterator[str]:
             ["checkpoint", "loss", "λ̂", "½ soft rank", "verdict"],
             (
                 [point.name, MISSING, MISSING, MISSING, f"failed: {point.error}"]
-                if (found := point.measured) is None
+                if (result := point.measured) is None
                 else [
                     point.name,
-                    number(found.subject.loss_value),
-                    with_error(found.llc.value, found.llc.stderr),
-                    number(found.quadratic.value),
-                    found.llc.verdict,
+                    number(result.subject.loss_value),
+                    with_error(result.llc.value, result.llc.stderr),
+                    number(result.quadratic.value),
+                    result.llc.verdict,
                 ]
                 for point in report.points
             ),
         )
     yield from _section("Checks of the chains", ["check", "seen", "wanted", ""], (
-        [check.name, check.seen, check.wanted, "passed" if check.passed else "not passed"] for check in told.checks
+        [check.name, check.seen, check.wanted, "passed" if check.passed else "not passed"] for check in summary.checks
     ))  # fmt: skip
-    for heading, pairs in (("What was measured", told.subject), ("Choices", told.choices), ("Provenance", told.origin)):
+    for heading, pairs in (
+        ("What was measured", summary.subject),
+        ("Choices", summary.choices),
+        ("Provenance", summary.origin),
+    ):
         yield from _section(heading, ["", ""], ([name, value] for name, value in pairs))
-    fence = "`" * (3 + max(map(len, re.findall("`+", told.command)), default=0))  # longer than any inside
-    yield from ("", "## Reproduce", "", fence, told.command, fence)
+    fence = "`" * (3 + max(map(len, re.findall("`+", summary.command)), default=0))  # longer than any inside
+    yield from ("", "## Reproduce", "", fence, summary.command, fence)
 
 
 def _section(title: str, header: list[str], rows: Any) -> Iterator[str]:

@@ -16,6 +16,7 @@ from ..estimates import Check, Estimate
 from .study import Result
 
 _SAME = ("nbeta", "gamma", "n", "dimension", "sampler")  # what parts of one measurement share
+_COLUMNS = (*_SAME, "chains", "draws", "rhat")  # diagnostics that have a column of their own
 _LONGEST = 64  # entries of a diagnostic that a row has room for
 MIN_AGREEMENT = 1e-3  # probability below which parts that differ so much do not measure the same thing
 
@@ -38,17 +39,17 @@ def part_result(estimate: Estimate) -> Result:
         >>> part_result(Estimate("llc", 2.0, 0.1, diagnostics={"gamma": 1.0})).rows[0]["gamma"]
         1.0
     """
-    seen = estimate.diagnostics
+    diagnostics = estimate.diagnostics
     row = {
         "name": estimate.name,
         "value": estimate.value,
         "stderr": estimate.stderr,
         "verdict": estimate.verdict,
         "warnings": "\n".join(estimate.warnings),
-        **{name: seen[name] for name in (*_SAME, "chains", "draws", "rhat") if seen.get(name) is not None},
+        **{name: diagnostics[name] for name in _COLUMNS if diagnostics.get(name) is not None},
         "estimate": json.dumps(estimate.to_dict(_LONGEST), ensure_ascii=False, allow_nan=False),
     }
-    return Result([row], {"trace": seen["trace"]} if "trace" in seen else {})
+    return Result([row], {"trace": diagnostics["trace"]} if "trace" in diagnostics else {})
 
 
 def part_estimate(row: Mapping[str, Any]) -> Estimate:
@@ -60,9 +61,9 @@ def part_estimate(row: Mapping[str, Any]) -> Estimate:
     """
     if "estimate" in row:
         return Estimate.from_dict(json.loads(row["estimate"]))
-    seen = {name: row[name] for name in (*_SAME, "chains", "draws", "rhat") if name in row}
+    diagnostics = {name: row[name] for name in _COLUMNS if name in row}
     warnings = list(filter(None, row["warnings"].split("\n")))
-    return Estimate.from_dict({**row, "warnings": warnings, "diagnostics": seen})
+    return Estimate.from_dict({**row, "warnings": warnings, "diagnostics": diagnostics})
 
 
 def merged(parts: Sequence[Estimate]) -> Estimate:
@@ -94,17 +95,19 @@ def merged(parts: Sequence[Estimate]) -> Estimate:
     stderr = math.sqrt(math.fsum(error**2 for error in errors)) / count
     agreement = _agreement(value, values, errors)
     if agreement < MIN_AGREEMENT:
-        stderr = max(stderr, math.sqrt(math.fsum((each - value) ** 2 for each in values) / (count * (count - 1))))
-    found = {name: parts[0].diagnostics[name] for name in _SAME if name in parts[0].diagnostics}
-    found |= {
-        "parts": [(each.value, each.stderr) for each in ordered],
+        stderr = max(
+            stderr, math.sqrt(math.fsum((part_value - value) ** 2 for part_value in values) / (count * (count - 1)))
+        )
+    diagnostics = {name: parts[0].diagnostics[name] for name in _SAME if name in parts[0].diagnostics}
+    diagnostics |= {
+        "parts": [(part.value, part.stderr) for part in ordered],
         "agreement": agreement,
         "chains": sum(int(part.diagnostics.get("chains", 1)) for part in parts),
         "rhat": max((part.diagnostics["rhat"] for part in parts if "rhat" in part.diagnostics), default=None),
     }
     agreed = check_agreement(agreement, min(values), max(values))
     not_passed = dict.fromkeys(check for part in ordered for check in part.checks if not check.passed)
-    return Estimate(parts[0].name, value, stderr, (*not_passed, agreed), found)
+    return Estimate(parts[0].name, value, stderr, (*not_passed, agreed), diagnostics)
 
 
 def check_agreement(probability: float, low: float, high: float) -> Check:
@@ -117,11 +120,11 @@ def check_agreement(probability: float, low: float, high: float) -> Check:
 
 
 def _insist_on_one_measurement(parts: Sequence[Estimate]) -> None:
-    for name, seen in [("name", [part.name for part in parts])] + [
+    for name, values in [("name", [part.name for part in parts])] + [
         (name, [part.diagnostics.get(name) for part in parts]) for name in _SAME
     ]:
-        if any(each != seen[0] for each in seen):
-            raise InputError(f"parts of one measurement must share {name}, got {sorted(set(map(str, seen)))}")
+        if any(value != values[0] for value in values):
+            raise InputError(f"parts of one measurement must share {name}, got {sorted(set(map(str, values)))}")
     if len({part.value for part in parts}) < len(parts) and all(part.stderr > 0 for part in parts):
         raise InputError("two parts have the very same value — give each a seed of its own, as part_seed makes")
 
@@ -130,5 +133,5 @@ def _agreement(value: float, values: Sequence[float], errors: Sequence[float]) -
     """The probability of a spread as large as this if all parts measure the same; 1 for one part or exact ones."""
     if len(values) < 2 or not all(math.isfinite(error) and error > 0 for error in errors):
         return 1.0
-    spread = math.fsum(((each - value) / error) ** 2 for each, error in zip(values, errors, strict=True))
+    spread = math.fsum(((part_value - value) / error) ** 2 for part_value, error in zip(values, errors, strict=True))
     return float(chdtrc(len(values) - 1, spread))

@@ -14,7 +14,7 @@ from typing import Any
 
 from ..errors import InputError, StoreError
 from ..progress import Report, tracked
-from .executors.base import Executor, Plan
+from .executors.base import Executor, RunPlan
 from .executors.inline import Inline
 from .forecast import Forecast, forecast
 from .identity import canonical, checksum
@@ -25,7 +25,7 @@ from .settings import resolved
 from .store import Entry, Store, record_name
 from .study import Study
 from .units import Planned, Unit, planned, selected, units
-from .work import Outcome
+from .work import JobOutcome
 from .worker import WORKER
 
 INTERRUPTED = "it was interrupted"
@@ -41,7 +41,7 @@ class Summary:
     Attributes:
         study: its name.
         total: jobs asked for.
-        known: results that were there before.
+        known: results that were stored before.
         fresh: results that this run stored.
         failed: errors by the job's label.
         aside: what was wrong with damaged results that were set aside, by key.
@@ -102,20 +102,20 @@ def run(
     """
     if os.environ.get(WORKER):
         raise InputError("a worker cannot run a study — put the call under `if __name__ == '__main__':`")
-    own = load(study) if isinstance(study, str) else study
-    held = store if isinstance(store, Store) else Store(store)
-    asked = resolved(own, scale, settings or {})
-    jobs = planned(own, asked)
-    reference = study if isinstance(study, str) else reference_to(own)
+    definition = load(study) if isinstance(study, str) else study
+    opened = store if isinstance(store, Store) else Store(store)
+    resolved_settings = resolved(definition, scale, settings or {})
+    jobs = planned(definition, resolved_settings)
+    reference = study if isinstance(study, str) else reference_to(definition)
     until = None if minutes is None else time.monotonic() + 60 * minutes
     wanted = selected(jobs, only)
-    plan = Plan(own, reference, held, lambda: math.inf if until is None else until - time.monotonic())
-    with driving(held.files) as lease:
-        held.prepare()
-        index = Index(held)
+    plan = RunPlan(definition, reference, opened, lambda: math.inf if until is None else until - time.monotonic())
+    with driving(opened.files) as lease:
+        opened.prepare()
+        index = Index(opened)
         try:
-            write_manifest(held, own, scale, asked, jobs)
-            with tracked(own.name, progress) as report:
+            write_manifest(opened, definition, scale, resolved_settings, jobs)
+            with tracked(definition.name, progress) as report:
                 return _Drive(plan, jobs, wanted, index, lease, report).through(on or Inline())
         finally:
             index.close()
@@ -125,7 +125,7 @@ def run(
 class _Drive:
     """One run of a study: what is done, what failed, what is left."""
 
-    plan: Plan
+    plan: RunPlan
     jobs: list[Planned]
     wanted: set[str]  # keys of those that this run is for
     index: Index
@@ -137,7 +137,7 @@ class _Drive:
     unit_of: dict[str, Unit] = field(default_factory=dict)
     fresh: dict[str, Entry] = field(default_factory=dict)
     failed: dict[str, str] = field(default_factory=dict)
-    told: float = -math.inf
+    last_told: float = -math.inf
     timed: list[tuple[float, float]] = field(default_factory=list)
 
     def through(self, executor: Executor) -> Summary:
@@ -145,8 +145,8 @@ class _Drive:
         sound, aside = self.index.refresh()
         self.plan = replace(self.plan, expected=self._expected)
         self.known = len(self.wanted & sound.keys())
-        there = sound.keys() | {plan.key for plan in self.jobs if plan.key not in self.wanted}
-        self.left = {unit.key: unit for unit in units(self.plan.study, self.jobs, there.__contains__)}
+        excluded = sound.keys() | {plan.key for plan in self.jobs if plan.key not in self.wanted}
+        self.left = {unit.key: unit for unit in units(self.plan.study, self.jobs, excluded.__contains__)}
         self.unit_of = {key: unit for unit in self.left.values() for key in unit.wanted}
         self.open = {unit.key: set(unit.wanted) for unit in self.left.values()}
         for key in self.plan.store.failed() & self.unit_of.keys():
@@ -172,7 +172,7 @@ class _Drive:
                     self._note(outcome, record)
                 self._tell(executor)
 
-    def _note(self, outcome: Outcome, record: Callable[[Entry], None]) -> None:
+    def _note(self, outcome: JobOutcome, record: Callable[[Entry], None]) -> None:
         unit = self.unit_of[outcome.key]
         if outcome.entry is None:
             self.failed[outcome.key] = outcome.error
@@ -216,9 +216,9 @@ class _Drive:
             self.index.add(waiting)
 
     def _tell(self, executor: Executor) -> None:
-        if time.monotonic() - self.told < _TELL:
+        if time.monotonic() - self.last_told < _TELL:
             return
-        self.told = time.monotonic()
+        self.last_told = time.monotonic()
         done, total = self.known + len(self.fresh), len(self.wanted)
         left = self._forecast(executor.workers)
         words = f"{done} of {total}" + (f", {len(self.failed)} failed" if self.failed else "")
@@ -244,7 +244,7 @@ class _Drive:
 def write_manifest(store: Store, study: Study, scale: str, settings: Any, jobs: list[Planned]) -> None:
     """What was asked for, so that `status` and `report` can tell without loading the study."""
     plain = settings.config()
-    told = {
+    manifest = {
         "study": study.name,
         "title": study.title,
         "version": study.version,
@@ -254,4 +254,4 @@ def write_manifest(store: Store, study: Study, scale: str, settings: Any, jobs: 
         "jobs": [[plan.key, plan.label] for plan in jobs],
     }
     digest = checksum(canonical([study.version, scale, plain]).encode())[:12]
-    store.files.write(f"studies/{study.name}/{digest}.json", json.dumps(told).encode(), durable=False)
+    store.files.write(f"studies/{study.name}/{digest}.json", json.dumps(manifest).encode(), durable=False)

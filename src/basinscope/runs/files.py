@@ -101,11 +101,11 @@ class Files:
                 return dict(_walk(self.folder / folder, folder))
             self._system.invalidate_cache()
             try:
-                found = self._system.find(self._path(folder), detail=True)
+                listing = self._system.find(self._path(folder), detail=True)
             except FileNotFoundError:
                 return {}
             start = len(self._path("").rstrip("/")) + 1
-            return {path[start:]: _stamp(info) for path, info in found.items()}
+            return {path[start:]: _stamp(info) for path, info in listing.items()}
 
     def move(self, name: str, target: str) -> None:
         with self._explained("move", name):

@@ -81,7 +81,7 @@ class Index:
             return {}
 
     def add(self, entries: Iterable[Entry]) -> None:
-        rows = [(each.key, each.study, each.seconds, each.finished, _text(each)) for each in entries]
+        rows = [(entry.key, entry.study, entry.seconds, entry.finished, _text(entry)) for entry in entries]
         if rows:
             with suppress(sqlite3.DatabaseError), self._database:  # a full disk must not stop the run: files count
                 self._database.executemany("INSERT OR REPLACE INTO results VALUES (?, ?, ?, ?, ?)", rows)
@@ -100,12 +100,12 @@ class Index:
         and checked byte by byte; damaged ones are moved to `aside/` and count as not done.
         """
         listing = self._store.results()
-        known = self.entries()
+        remembered = self.entries()
         sound: dict[str, Entry] = {}
         fresh: list[Entry] = []
         aside: dict[str, str] = {}
         for key in filter(None, map(recorded_key, listing)):
-            entry = known.get(key)
+            entry = remembered.get(key)
             if entry is not None and _unchanged(entry, listing):
                 sound[key] = entry
                 continue
@@ -114,14 +114,14 @@ class Index:
                 fresh.append(sound[key])
             except Damaged as reason:
                 aside[key] = f"{reason}; moved to {self._store.set_aside(key)}"
-        self.discard(key for key in known if key not in sound)
+        self.discard(key for key in remembered if key not in sound)
         self.add(fresh)
         return sound, aside
 
     def finished(self) -> dict[str, Entry | None]:
-        """Keys of all results that have a record, with what is known of them; nothing is checked or written."""
-        known = self.entries()
-        return {key: known.get(key) for key in filter(None, map(recorded_key, self._store.results()))}
+        """Keys of all results that have a record, with its entry if there is one; nothing is checked or written."""
+        remembered = self.entries()
+        return {key: remembered.get(key) for key in filter(None, map(recorded_key, self._store.results()))}
 
 
 def _unchanged(entry: Entry, listing: dict[str, Stamp]) -> bool:

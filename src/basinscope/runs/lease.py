@@ -26,19 +26,19 @@ class Lease:
 
     def __init__(self, files: Files) -> None:
         self._files = files
-        self._told: dict[str, Any] = {"host": platform.node(), "process": os.getpid(), "started": time.time()}
+        self._progress: dict[str, Any] = {"host": platform.node(), "process": os.getpid(), "started": time.time()}
         self._ended = threading.Event()
         self._lock = threading.Lock()
 
     def tell(self, progress: Mapping[str, Any]) -> None:
         """What `status` will show with the next heartbeat."""
-        self._told = {**self._told, **progress}
+        self._progress = {**self._progress, **progress}
 
     def beat(self) -> None:
         with self._lock, suppress(StoreError, OSError):  # a full disk is the results' business
             if not self._ended.is_set():
-                told = {**self._told, "renewed": time.time()}
-                self._files.write(_NAME, json.dumps(told).encode(), durable=False)
+                heartbeat = {**self._progress, "renewed": time.time()}
+                self._files.write(_NAME, json.dumps(heartbeat).encode(), durable=False)
 
     def _keep_beating(self) -> None:
         while not self._ended.wait(_EVERY[self._files.folder is not None]):
@@ -98,18 +98,18 @@ def _locked(files: Files) -> Iterator[None]:
 def driver(files: Files) -> dict[str, Any] | None:
     """What the store's driver last told, with `alive`; None when none has run or the last one ended well."""
     try:
-        told: dict[str, Any] = json.loads(files.read(_NAME))
-        return {**told, "alive": time.time() - told["renewed"] < STALE and not _gone(told)}
+        heartbeat: dict[str, Any] = json.loads(files.read(_NAME))
+        return {**heartbeat, "alive": time.time() - heartbeat["renewed"] < STALE and not _gone(heartbeat)}
     except (FileNotFoundError, ValueError, KeyError, TypeError):
         return None
 
 
-def _gone(told: Mapping[str, Any]) -> bool:
+def _gone(heartbeat: Mapping[str, Any]) -> bool:
     """Whether the driver was a process of this machine that is no more."""
-    if told["host"] != platform.node() or os.name != "posix":
+    if heartbeat["host"] != platform.node() or os.name != "posix":
         return False
     try:
-        os.kill(told["process"], 0)
+        os.kill(heartbeat["process"], 0)
     except ProcessLookupError:
         return True
     except PermissionError:

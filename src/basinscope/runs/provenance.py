@@ -54,17 +54,17 @@ def _commit(code: Path | None) -> str | None:
     if _git(package, "ls-files", "--error-unmatch", "_version.py") is None:
         return None  # perhaps inside somebody else's repository
     top = _git(package, "rev-parse", "--show-toplevel")
-    own = [str(package), *([str(code)] if code and top and code.is_relative_to(top) else [])]
-    commit, changes = _git(package, "rev-parse", "HEAD"), _git(package, "status", "--porcelain", "--", *own)
+    paths = [str(package), *([str(code)] if code and top and code.is_relative_to(top) else [])]
+    commit, changes = _git(package, "rev-parse", "HEAD"), _git(package, "status", "--porcelain", "--", *paths)
     return None if commit is None else commit + ("+" if changes else "")
 
 
 def _git(folder: Path, *arguments: str) -> str | None:
     try:
-        told = subprocess.run(["git", "-C", str(folder), *arguments], capture_output=True, text=True, timeout=10)
+        completed = subprocess.run(["git", "-C", str(folder), *arguments], capture_output=True, text=True, timeout=10)
     except (OSError, subprocess.TimeoutExpired):
         return None
-    return told.stdout.strip() if told.returncode == 0 else None
+    return completed.stdout.strip() if completed.returncode == 0 else None
 
 
 def _device() -> str:

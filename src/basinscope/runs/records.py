@@ -60,7 +60,7 @@ class Record:
             >>> Training(widths=(8, 4)).config()
             {'widths': [8, 4], 'seed': 0}
         """
-        return {name: _plain(value) for name, value in vars(self).items()}
+        return {name: _as_plain(value) for name, value in vars(self).items()}
 
 
 def record(kind: Any, values: Mapping[str, Any], owner: str, noun: str) -> Any:
@@ -84,8 +84,8 @@ def record(kind: Any, values: Mapping[str, Any], owner: str, noun: str) -> Any:
     """  # noqa: E501 — an error is one line
     reader = _Reader(noun, [])
     chosen = reader.told_apart(_arms(kind), values, ())
-    found = None if chosen is None else reader.fields(chosen, values, ())
-    return chosen(**reader.or_refuse(found, owner))
+    parsed = None if chosen is None else reader.fields(chosen, values, ())
+    return chosen(**reader.or_refuse(parsed, owner))
 
 
 def _read(kind: type[Record], values: Mapping[str, Any], owner: str, noun: str) -> dict[str, Any]:
@@ -100,23 +100,23 @@ class _Reader:
     noun: str
     problems: list[str]
 
-    def or_refuse(self, found: Any, owner: str) -> Any:
+    def or_refuse(self, parsed: Any, owner: str) -> Any:
         if self.problems:
             raise InputError(f"{owner}: {'; '.join(self.problems)}")
-        return found
+        return parsed
 
     def fields(self, kind: Any, values: Mapping[str, Any], path: Place) -> dict[str, Any]:
         """The fields of a record from values by name."""
-        hints, found = _hints(kind), {}
+        hints, parsed = _hints(kind), {}
         for name in values:
             if name not in hints:
                 self.problems.append(f"unknown {self.noun} {_dotted(path, name)!r} — {nearest(name, hints)}")
         for field in fields(kind):
             if field.name in values:
-                found[field.name] = self.value(hints[field.name], values[field.name], (*path, field.name))
+                parsed[field.name] = self.value(hints[field.name], values[field.name], (*path, field.name))
             elif field.default is MISSING and field.default_factory is MISSING:
                 self.problems.append(f"{self.noun} {_dotted(path, field.name)!r} is missing")
-        return found
+        return parsed
 
     def value(self, hint: Any, value: Any, path: Place) -> Any:
         """A value as a type wants it."""
@@ -129,8 +129,8 @@ class _Reader:
             if not isinstance(value, Mapping):
                 return value if isinstance(value, hint) else self.refuse(hint, value, path)
             before = len(self.problems)
-            found = self.fields(hint, value, path)
-            return hint(**found) if len(self.problems) == before else None
+            parsed = self.fields(hint, value, path)
+            return hint(**parsed) if len(self.problems) == before else None
         if origin in _LISTS:
             return self.items(hint, _LISTS[origin], arguments, value, path)
         if origin in _MAPPINGS:
@@ -146,13 +146,14 @@ class _Reader:
         """A list or tuple, its items one by one."""
         if not isinstance(value, (list, tuple)):
             return self.refuse(hint, value, path)
-        each: Sequence[Any] = [arguments[0] if arguments else Any] * len(value)
+        item_types: Sequence[Any] = [arguments[0] if arguments else Any] * len(value)
         if kind is tuple and arguments and arguments[-1] is not ... and get_origin(hint) is tuple:
             if len(value) != len(arguments):
                 return self.refuse(hint, value, path)
-            each = arguments
+            item_types = arguments
         return kind(
-            self.value(inner, item, (*path, str(n))) for n, (inner, item) in enumerate(zip(each, value, strict=True))
+            self.value(inner, item, (*path, str(n)))
+            for n, (inner, item) in enumerate(zip(item_types, value, strict=True))
         )
 
     def one_of(self, hint: Any, value: Any, path: Place) -> Any:
@@ -161,15 +162,15 @@ class _Reader:
         if isinstance(value, Mapping) and records:
             chosen = self.told_apart(records, value, path)
             return None if chosen is None else self.value(chosen, value, path)
-        found = []
+        results = []
         for arm in get_args(hint):
             trial = _Reader(self.noun, [])
             result = trial.value(arm, value, path)
             if not trial.problems:
-                found.append(result)
-        if not found:
+                results.append(result)
+        if not results:
             return self.refuse(hint, value, path)
-        return next((result for result in found if type(result) is type(value)), found[0])
+        return next((result for result in results if type(result) is type(value)), results[0])
 
     def told_apart(self, records: Sequence[Any], values: Mapping[str, Any], path: Place) -> Any:
         """The record of a union that values are for, by the field that is a literal in each of them."""
@@ -199,10 +200,10 @@ def _hints(kind: Any) -> dict[str, Any]:
         hints = get_type_hints(kind)
     except NameError as error:
         raise InputError(f"{kind.__name__}: {error} — declare types at the top level of a module") from None
-    found = {field.name: hints[field.name] for field in fields(kind)}
-    for name, hint in found.items():
+    field_types = {field.name: hints[field.name] for field in fields(kind)}
+    for name, hint in field_types.items():
         _insist(hint, f"{kind.__name__}.{name}")
-    return found
+    return field_types
 
 
 def _insist(hint: Any, where: str) -> None:
@@ -255,9 +256,9 @@ def _spoken(hint: Any) -> str:
     return _SPOKEN.get(origin, "a mapping")
 
 
-def _plain(value: Any) -> Any:
+def _as_plain(value: Any) -> Any:
     if isinstance(value, Record):
         return value.config()
     if isinstance(value, (list, tuple)):
-        return [_plain(item) for item in value]
-    return {name: _plain(item) for name, item in value.items()} if isinstance(value, Mapping) else value
+        return [_as_plain(item) for item in value]
+    return {name: _as_plain(item) for name, item in value.items()} if isinstance(value, Mapping) else value

@@ -73,13 +73,13 @@ def find(text: str, catalogue: Mapping[str, str] | None = None) -> Named:
         ...
         basinscope.errors.InputError: there is no study 'quadratic' — did you mean 'quadratics'?
     """
-    known = catalogue or {}
-    if text in known:
-        return Named(load(known[text]), known[text])
+    references = catalogue or {}
+    if text in references:
+        return Named(load(references[text]), references[text])
     if text.startswith(_SWEEP):
         return Named(load(text), text)
     if text.endswith((".yaml", ".yml")):
-        return _declared(Path(text), known)
+        return _declared(Path(text), references)
     if ":" in text:
         reference = _absolute(text, Path.cwd())
         return Named(load(reference), reference)
@@ -87,7 +87,7 @@ def find(text: str, catalogue: Mapping[str, str] | None = None) -> Named:
         return find(f"{Path(text) / _FILE}:STUDY")
     if Path(text).is_dir() or len(Path(text).parts) > 1:
         raise InputError(f"there is no {_FILE} in {text!r} — a study's folder holds it as STUDY in a file of that name")
-    raise InputError(f"there is no study {text!r} — {nearest(text, known)}")
+    raise InputError(f"there is no study {text!r} — {nearest(text, references)}")
 
 
 def load(reference: str) -> Study:
@@ -102,8 +102,8 @@ def load(reference: str) -> Study:
             title=spec["title"],
             version=spec["version"],
         )
-    found = named_object(reference)
-    study = found() if isinstance(found, type) and issubclass(found, Study) else found
+    target = named_object(reference)
+    study = target() if isinstance(target, type) and issubclass(target, Study) else target
     if not isinstance(study, Study):
         raise InputError(f"{reference} must be a Study, got {type(study).__name__}")
     return study
@@ -160,21 +160,21 @@ def _declared(path: Path, catalogue: Mapping[str, str]) -> Named:
         raise InputError(f"{path} cannot be read as YAML: {error}") from error
     if not isinstance(content, dict):
         raise InputError(f"{path} must hold a mapping with 'study' or 'function', got {type(content).__name__}")
-    told: Declaration = record(Declaration, number_from_exponent(content), str(path), "entry")
-    if (told.study is None) == (told.function is None):
+    declaration: Declaration = record(Declaration, number_from_exponent(content), str(path), "entry")
+    if (declaration.study is None) == (declaration.function is None):
         raise InputError(f"{path} must have either 'study', to change settings of one, or 'function', to declare one")
-    if told.study is not None:
-        if told.grid or told.jobs or told.common or told.scales:
+    if declaration.study is not None:
+        if declaration.grid or declaration.jobs or declaration.common or declaration.scales:
             raise InputError(f"{path}: 'grid', 'jobs', 'common' and 'scales' belong to 'function' — use 'settings'")
-        inner = find(told.study, catalogue)
-        return Named(inner.study, inner.reference, told.scale, told.settings)
-    if told.settings:
+        inner = find(declaration.study, catalogue)
+        return Named(inner.study, inner.reference, declaration.scale, declaration.settings)
+    if declaration.settings:
         raise InputError(f"{path}: 'settings' belongs to 'study' — use 'common', 'grid' or 'jobs'")
-    assert told.function is not None
-    spec = {part: told.config()[part] for part in ("title", "version", "common", "grid", "jobs", "scales")}
-    spec |= {"name": told.name or path.stem, "function": _absolute(told.function, path.resolve().parent)}
+    assert declaration.function is not None
+    spec = {part: declaration.config()[part] for part in ("title", "version", "common", "grid", "jobs", "scales")}
+    spec |= {"name": declaration.name or path.stem, "function": _absolute(declaration.function, path.resolve().parent)}
     reference = _SWEEP + json.dumps(spec)
-    return Named(load(reference), reference, told.scale)
+    return Named(load(reference), reference, declaration.scale)
 
 
 def _absolute(reference: str, folder: Path) -> str:

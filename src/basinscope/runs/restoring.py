@@ -29,13 +29,15 @@ def restore(study: Study, report: Path, store: Store) -> tuple[int, int]:
     """
     import pyarrow.parquet as pq
 
-    told, table = _provenance(study, report / "provenance.json"), report / "table.parquet"
+    provenance, table = _provenance(study, report / "provenance.json"), report / "table.parquet"
     if not table.is_file():
         raise InputError(f"{table} is not there — copy the whole folder that `basinscope study report` wrote")
-    settings = record(study.Settings, told["settings"], f"{report / 'provenance.json'}", "setting")
-    scale = next((each for each in study.scales if resolved(study, each) == settings), next(iter(study.scales)))
+    settings = record(study.Settings, provenance["settings"], f"{report / 'provenance.json'}", "setting")
+    scale = next((name for name in study.scales if resolved(study, name) == settings), next(iter(study.scales)))
     rows, jobs = pq.read_table(table).to_pylist(), planned(study, settings)
-    origins = {key: (seconds, origin) for origin in told["origins"] for key, seconds in origin.pop("jobs").items()}
+    origins = {
+        key: (seconds, origin) for origin in provenance["origins"] for key, seconds in origin.pop("jobs").items()
+    }
     grouped: dict[tuple[str, ...], dict[Any, list[dict[str, Any]]]] = {}  # rows by the settings of a kind of job
     count = 0
     with driving(store.files):
@@ -47,30 +49,30 @@ def restore(study: Study, report: Path, store: Store) -> tuple[int, int]:
                 grouped[names] = {}
                 for row in rows:
                     grouped[names].setdefault(_comparable([row.get(name) for name in names]), []).append(row)
-            own = grouped[names].get(_comparable(list(plan.config.values())), [])
-            found = [{name: value for name, value in row.items() if name not in plan.config} for row in own]
+            job_rows = grouped[names].get(_comparable(list(plan.config.values())), [])
+            result_rows = [{name: value for name, value in row.items() if name not in plan.config} for row in job_rows]
             seconds, origin = origins[plan.key]
             seed = {"seed": plan.config["seed"]} if "seed" in plan.config else {}
-            store.save(plan.key, study.name, plan.config, Result(found), {**origin, **seed}, seconds=seconds)
+            store.save(plan.key, study.name, plan.config, Result(result_rows), {**origin, **seed}, seconds=seconds)
             count += 1
     return count, len(jobs)
 
 
 def _provenance(study: Study, path: Path) -> dict[str, Any]:
     try:
-        told: dict[str, Any] = json.loads(path.read_text())
+        provenance: dict[str, Any] = json.loads(path.read_text())
     except FileNotFoundError:
         raise InputError(f"{path} is not there — expected a folder that `basinscope study report` wrote") from None
-    if (told.get("study"), told.get("version")) != (study.name, study.version):
+    if (provenance.get("study"), provenance.get("version")) != (study.name, study.version):
         raise InputError(
-            f"{path} is of study {told.get('study')!r}, version {told.get('version')}; expected {study.name!r}, "
-            f"version {study.version}"
+            f"{path} is of study {provenance.get('study')!r}, version {provenance.get('version')}; "
+            f"expected {study.name!r}, version {study.version}"
         )
-    if "origins" not in told:
+    if "origins" not in provenance:
         raise InputError(
             f"{path} names no origins of results — a report of an earlier version has to be made anew from its store"
         )
-    return told
+    return provenance
 
 
 def _comparable(value: Any) -> Any:

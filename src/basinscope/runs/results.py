@@ -115,12 +115,12 @@ class Results:
 
     def _origins(self) -> list[dict[str, Any]]:
         """Every origin there is, with the keys of the jobs that come from it and the seconds they took."""
-        found: dict[str, dict[str, Any]] = {}
+        origins: dict[str, dict[str, Any]] = {}
         for key, (record, *_) in self._loaded.items():
             origin = {name: record["provenance"].get(name) for name in (*_ORIGIN, "libraries")}
-            jobs = found.setdefault(json.dumps(origin, sort_keys=True), {**origin, "jobs": {}})["jobs"]
+            jobs = origins.setdefault(json.dumps(origin, sort_keys=True), {**origin, "jobs": {}})["jobs"]
             jobs[key] = record["seconds"]
-        return list(found.values())
+        return list(origins.values())
 
     def write(self, folder: Path) -> list[Path]:
         """Write `table.parquet`, `table.csv`, `provenance.json` and what the study's own report makes of them."""

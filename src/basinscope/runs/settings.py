@@ -19,13 +19,13 @@ def overrides(texts: Iterable[str]) -> dict[str, Any]:
         >>> overrides(["seeds=[0, 1]", "grid.width=[8]", "name=a b"])
         {'seeds': [0, 1], 'grid': {'width': [8]}, 'name': 'a b'}
     """
-    found: dict[str, Any] = {}
+    nested: dict[str, Any] = {}
     for text in texts:
         key, equals, value = text.partition("=")
         path = key.strip().split(".")
         if not equals or not all(path):
             raise InputError(f"a setting must be key=value, got {text!r} — for example seeds=3 or grid.width=[8, 16]")
-        inner = found
+        inner = nested
         for name in path[:-1]:
             inner = inner.setdefault(name, {})
             if not isinstance(inner, dict):
@@ -34,7 +34,7 @@ def overrides(texts: Iterable[str]) -> dict[str, Any]:
             inner[path[-1]] = number_from_exponent(yaml.safe_load(value))
         except yaml.YAMLError as error:
             raise InputError(f"the value of {text!r} cannot be read as YAML: {error}") from error
-    return found
+    return nested
 
 
 def number_from_exponent(value: Any) -> Any:

@@ -63,12 +63,12 @@ def statuses(store: Store, name: str | None = None) -> list[Status]:
     finally:
         index.close()
     failed, running = store.failed() - finished.keys(), driver(store.files)
-    found = []
+    rows = []
     manifests = [asked for asked in manifests_in(store) if name in (None, asked["study"])]
-    for asked in sorted(manifests, key=lambda each: each["asked"]):
+    for asked in sorted(manifests, key=lambda manifest: manifest["asked"]):
         mine = [key for key, _ in asked["jobs"] if key in finished]
         entries = [entry for key in mine if (entry := finished[key]) is not None]
-        found.append(
+        rows.append(
             Status(
                 asked["study"],
                 asked["title"],
@@ -83,24 +83,24 @@ def statuses(store: Store, name: str | None = None) -> list[Status]:
             )
         )
     if running is not None:
-        latest = max((n for n, each in enumerate(found) if each.study == running.get("study")), default=None)
+        latest = max((n for n, row in enumerate(rows) if row.study == running.get("study")), default=None)
         if latest is not None:
-            found[latest] = Status(**{**vars(found[latest]), "driver": running})
-    return found
+            rows[latest] = Status(**{**vars(rows[latest]), "driver": running})
+    return rows
 
 
 def last_asked(store: Store, name: str) -> dict[str, Any] | None:
     """What was last asked of a study in a store; None when nothing was."""
-    asked = [each for each in manifests_in(store) if each["study"] == name]
-    return max(asked, key=lambda each: float(each["asked"]), default=None)
+    manifests = [manifest for manifest in manifests_in(store) if manifest["study"] == name]
+    return max(manifests, key=lambda manifest: float(manifest["asked"]), default=None)
 
 
 def manifests_in(store: Store) -> list[dict[str, Any]]:
     """What was asked of a store: studies with their settings and lists of jobs; unreadable ones are left out."""
-    found = []
+    manifests = []
     for name in store.files.listed("studies"):
         try:
-            found.append(json.loads(store.files.read(name)))
+            manifests.append(json.loads(store.files.read(name)))
         except (ValueError, FileNotFoundError):
             continue  # the next run writes it anew
-    return found
+    return manifests

@@ -39,7 +39,7 @@ class Damaged(Exception):
 
 @dataclass(frozen=True)
 class Entry:
-    """What the index knows of a stored result."""
+    """A stored result as the index remembers it."""
 
     key: str
     study: str
@@ -57,9 +57,9 @@ class Entry:
         }
 
     @classmethod
-    def from_plain(cls, told: Mapping[str, Any]) -> Entry:
-        files = {name: Stamp(*stamp) for name, stamp in told["files"].items()}
-        return cls(told["key"], told["study"], told["seconds"], told["finished"], files)
+    def from_plain(cls, data: Mapping[str, Any]) -> Entry:
+        files = {name: Stamp(*stamp) for name, stamp in data["files"].items()}
+        return cls(data["key"], data["study"], data["seconds"], data["finished"], files)
 
 
 class Store:
@@ -104,7 +104,7 @@ class Store:
         """
         try:
             head = json.loads(self.files.read(_HEAD))
-            found = head["schema"]
+            written = head["schema"]
         except FileNotFoundError:
             return {}
         except (ValueError, KeyError, TypeError) as error:
@@ -112,33 +112,33 @@ class Store:
                 f"{_HEAD} in store {self.url!r} is damaged ({error}) — put back "
                 f'{{"schema": {schema()}}} if the results are yours, or choose another --store'
             ) from error
-        if not isinstance(found, int) or found > schema():
+        if not isinstance(written, int) or written > schema():
             raise StoreError(
                 f"store {self.url!r} was written by basinscope {head.get('basinscope', 'unknown')} with schema "
-                f"{found}; this is {__version__}, which reads up to {schema()} — upgrade basinscope, or choose another "
-                f"--store"
+                f"{written}; this is {__version__}, which reads up to {schema()} — upgrade basinscope, "
+                f"or choose another --store"
             )
         return dict(head)
 
     def prepare(self) -> None:
         """Make the store ready for writing: new, or brought to the present schema. One driver at a time."""
-        found = self.head.get("schema")
-        if found is None and self.files.listed(_RESULTS):
+        written = self.head.get("schema")
+        if written is None and self.files.listed(_RESULTS):
             raise StoreError(
                 f"{self.url!r} holds a folder {_RESULTS!r} but no {_HEAD} — it is no store of basinscope; choose "
                 f"another --store"
             )
-        for number in range(found or schema(), schema()):
-            MIGRATIONS[number - 1](self.files)
-            self._write_head(number + 1)
-        if found is None:
+        for earlier in range(written or schema(), schema()):
+            MIGRATIONS[earlier - 1](self.files)
+            self._write_head(earlier + 1)
+        if written is None:
             self._write_head(schema())
         self.__dict__.pop("head", None)
         self.files.sweep()
 
     def _write_head(self, number: int) -> None:
-        told = {"schema": number, "basinscope": __version__}
-        self.files.write(_HEAD, json.dumps(told).encode())
+        head = {"schema": number, "basinscope": __version__}
+        self.files.write(_HEAD, json.dumps(head).encode())
 
     def save(
         self,
@@ -179,13 +179,13 @@ class Store:
     def record(self, key: str) -> dict[str, Any]:
         """A result's record; Damaged unless it is what was written."""
         try:
-            told: dict[str, Any] = json.loads(self.files.read(record_name(key)))
-            digest = told.pop("digest")
+            content: dict[str, Any] = json.loads(self.files.read(record_name(key)))
+            digest = content.pop("digest")
         except (ValueError, KeyError, TypeError, AttributeError, FileNotFoundError) as error:
             raise Damaged(f"its record cannot be read: {error}") from error
-        if digest != _seal(told) or told["key"] != key:
+        if digest != _seal(content) or content["key"] != key:
             raise Damaged("its record is not what was written")
-        return told
+        return content
 
     def load(self, key: str) -> Result:
         """A result, every byte checked; Damaged unless it is what was written."""
@@ -233,8 +233,8 @@ class Store:
 
     def fail(self, key: str, study: str, config: Mapping[str, Any], error: str, traceback: str) -> None:
         """Keep why a job failed, for `status`; the next run tries it again."""
-        told = {"key": key, "study": study, "config": dict(config), "error": error, "traceback": traceback}
-        self.files.write(f"{_FAILURES}/{key}.json", json.dumps(told, indent=1).encode(), durable=False)
+        content = {"key": key, "study": study, "config": dict(config), "error": error, "traceback": traceback}
+        self.files.write(f"{_FAILURES}/{key}.json", json.dumps(content, indent=1).encode(), durable=False)
 
     def forgive(self, key: str) -> None:
         """Forget an earlier failure."""
@@ -247,10 +247,10 @@ class Store:
     def failure(self, key: str) -> dict[str, Any]:
         """Config, error and traceback of a failed job."""
         try:
-            told: dict[str, Any] = json.loads(self.files.read(f"{_FAILURES}/{key}.json"))
+            content: dict[str, Any] = json.loads(self.files.read(f"{_FAILURES}/{key}.json"))
         except (FileNotFoundError, ValueError) as error:
             raise InputError(f"there is no record of a failure of job {key} ({error})") from error
-        return told
+        return content
 
     def failures(self) -> Iterator[dict[str, Any]]:
         """Config, error and traceback of all failed jobs."""

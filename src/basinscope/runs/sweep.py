@@ -64,10 +64,12 @@ class Sweep(base.Study):
         self.name, self.title, self.version = name, title, version
         self._function = function
         self._arguments = _arguments(function)
-        own = dict(settings or {})
-        record(SweepSettings, own, f"study {name!r}", "setting")
+        base_settings = dict(settings or {})
+        record(SweepSettings, base_settings, f"study {name!r}", "setting")
         changes = dict(scales or {})
-        self.scales = {scale: merged(own, changes.get(scale, {})) for scale in dict.fromkeys([*base.SCALES, *changes])}
+        self.scales = {
+            scale: merged(base_settings, changes.get(scale, {})) for scale in dict.fromkeys([*base.SCALES, *changes])
+        }
 
     Settings = SweepSettings
 
@@ -92,11 +94,11 @@ class Sweep(base.Study):
 
 def _arguments(function: Callable[..., Any]) -> type[base.Job]:
     """A function's arguments as a class of jobs."""
-    own: dict[str, Any] = {"__annotations__": {}}
+    namespace: dict[str, Any] = {"__annotations__": {}}
     for name, parameter in inspect.signature(function, eval_str=True).parameters.items():
         if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
             raise InputError(f"a sweep's function must name its arguments: {function} has *{name} or positional-only")
-        own["__annotations__"][name] = Any if parameter.annotation is parameter.empty else parameter.annotation
+        namespace["__annotations__"][name] = Any if parameter.annotation is parameter.empty else parameter.annotation
         if parameter.default is not parameter.empty:
-            own[name] = field(default_factory=partial(copy, parameter.default))
-    return types.new_class("Arguments", (base.Job,), exec_body=lambda space: space.update(own))
+            namespace[name] = field(default_factory=partial(copy, parameter.default))
+    return types.new_class("Arguments", (base.Job,), exec_body=lambda space: space.update(namespace))

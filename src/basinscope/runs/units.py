@@ -51,17 +51,17 @@ class Unit:
         return self.keys[0] if len(self.keys) == 1 else checksum("".join(self.keys).encode())[:40]
 
     def plain(self) -> dict[str, Any]:
-        """As JSON has it, for the way to a worker."""
+        """The unit as plain values, as they travel to a worker."""
         return {
             "keys": list(self.keys),
-            "configs": [dict(each) for each in self.configs],
+            "configs": [dict(config) for config in self.configs],
             "wanted": sorted(self.wanted),
             "until": self.until,
         }
 
     @classmethod
-    def from_plain(cls, told: Mapping[str, Any]) -> Unit:
-        return cls(tuple(told["keys"]), tuple(told["configs"]), frozenset(told["wanted"]), until=float(told["until"]))
+    def from_plain(cls, data: Mapping[str, Any]) -> Unit:
+        return cls(tuple(data["keys"]), tuple(data["configs"]), frozenset(data["wanted"]), until=float(data["until"]))
 
 
 def planned(study: Study, settings: Any) -> list[Planned]:
@@ -73,18 +73,18 @@ def planned(study: Study, settings: Any) -> list[Planned]:
         >>> [plan.label for plan in planned(sweep, sweep.settings(**sweep.scales["smoke"]))]
         ['width=1', 'width=2']
     """
-    found: dict[str, Planned] = {}
+    by_key: dict[str, Planned] = {}
     for job in study.jobs(settings):
         config = job.config()
         plan = Planned(study.key(config), config, job)
-        if plan.key in found:
+        if plan.key in by_key:
             raise InputError(
                 f"study {study.name!r} lists a job twice: {plan.label} — give one another seed, or drop it"
             )
-        found[plan.key] = plan
-    if not found:
+        by_key[plan.key] = plan
+    if not by_key:
         raise InputError(f"study {study.name!r} has no jobs at these settings — check its lists for an empty one")
-    return list(found.values())
+    return list(by_key.values())
 
 
 def selected(jobs: Sequence[Planned], only: str) -> set[str]:
@@ -99,10 +99,10 @@ def selected(jobs: Sequence[Planned], only: str) -> set[str]:
     def fits(plan: Planned, word: str) -> bool:
         return any(fnmatchcase(f"{name}={value}", word) for name, value in plan.config.items())
 
-    found = {plan.key for plan in jobs if all(fits(plan, word) for word in only.split())}
-    if not found:
+    keys = {plan.key for plan in jobs if all(fits(plan, word) for word in only.split())}
+    if not keys:
         raise InputError(f"no job matches {only!r} — expected words such as those of the first job: {jobs[0].label}")
-    return found
+    return keys
 
 
 def units(study: Study, jobs: Iterable[Planned], done: Callable[[str], bool]) -> list[Unit]:
@@ -114,8 +114,8 @@ def units(study: Study, jobs: Iterable[Planned], done: Callable[[str], bool]) ->
     for plan in jobs:
         shared = study.group_key(plan.job)
         groups.setdefault(("alone", plan.key) if shared is None else ("shared", shared), []).append(plan)
-    found = [_unit(study, members, done) for members in groups.values()]
-    return sorted((unit for unit in found if unit.wanted), key=lambda unit: -unit.cost)
+    candidates = [_unit(study, members, done) for members in groups.values()]
+    return sorted((unit for unit in candidates if unit.wanted), key=lambda unit: -unit.cost)
 
 
 def _unit(study: Study, members: list[Planned], done: Callable[[str], bool]) -> Unit:

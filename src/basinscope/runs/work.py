@@ -24,7 +24,7 @@ from .units import Unit
 
 
 @dataclass(frozen=True)
-class Outcome:
+class JobOutcome:
     """A job that was stored, or that failed."""
 
     key: str
@@ -35,12 +35,12 @@ class Outcome:
         return {"key": self.key, "entry": None if self.entry is None else self.entry.plain(), "error": self.error}
 
     @classmethod
-    def from_plain(cls, told: Mapping[str, Any]) -> Outcome:
-        entry = None if told["entry"] is None else Entry.from_plain(told["entry"])
-        return cls(told["key"], entry, told["error"])
+    def from_plain(cls, data: Mapping[str, Any]) -> JobOutcome:
+        entry = None if data["entry"] is None else Entry.from_plain(data["entry"])
+        return cls(data["key"], entry, data["error"])
 
 
-def work(study: Study, unit: Unit, store: Store) -> list[Outcome]:
+def work(study: Study, unit: Unit, store: Store) -> list[JobOutcome]:
     """Run a unit and store what it gives as it comes; a job that fails is reported and does not disturb the others.
 
     What is unfinished when the time is up has no outcome. StoreError is raised on: a store that cannot be written is
@@ -50,26 +50,26 @@ def work(study: Study, unit: Unit, store: Store) -> list[Outcome]:
     places = {place: key for place, key in enumerate(unit.keys) if key in unit.wanted}
     outcomes = {}
     started = time.perf_counter()
-    with closing(_found(study, unit, store, frozenset(places))) as found:
-        for results in found:
+    with closing(_member_results(study, unit, store, frozenset(places))) as arriving:
+        for results in arriving:
             seconds = (time.perf_counter() - started) / max(1, len(results))
             for place in results.keys() & places.keys():
-                own = (places[place], unit.configs[place], results[place])
-                outcomes[place] = _kept(study, *own, {**origin, "seconds": seconds}, store)
+                member = (places[place], unit.configs[place], results[place])
+                outcomes[place] = _outcome(study, *member, {**origin, "seconds": seconds}, store)
             started = time.perf_counter()
     if outcomes.keys() == places.keys():
         store.scratch(unit.key).clear()
     return [outcomes[place] for place in sorted(outcomes)]
 
 
-def _found(study: Study, unit: Unit, store: Store, wanted: frozenset[int]) -> Generator[Mapping[int, Any]]:
+def _member_results(study: Study, unit: Unit, store: Store, wanted: frozenset[int]) -> Generator[Mapping[int, Any]]:
     """Results or exceptions of a unit's members by their places, those together that came together."""
     jobs = [study.job(config) for config in unit.configs]
     scratch = store.scratch(unit.key, unit.until, wanted)
-    told: set[int] = set()
+    yielded: set[int] = set()
     try:
         for results in _together(study, unit.keys, jobs, scratch):
-            told |= results.keys()
+            yielded |= results.keys()
             yield results
         return
     except Unfinished:
@@ -81,15 +81,19 @@ def _found(study: Study, unit: Unit, store: Store, wanted: frozenset[int]) -> Ge
         return
     # The population as a whole failed; alone, most of its members may not.
     scratch.clear()
-    for place in sorted(wanted - told):
-        own = store.scratch(unit.keys[place], unit.until)
+    for place in sorted(wanted - yielded):
+        member_scratch = store.scratch(unit.keys[place], unit.until)
         try:
-            (result,) = [found[0] for found in _together(study, (unit.keys[place],), [jobs[place]], own) if found]
+            (result,) = [
+                results[0]
+                for results in _together(study, (unit.keys[place],), [jobs[place]], member_scratch)
+                if results
+            ]
         except Unfinished:
             continue
         except (Exception, SystemExit) as error:
             result = error
-        own.clear()
+        member_scratch.clear()
         yield {place: result}
 
 
@@ -115,9 +119,9 @@ def _together(study: Study, keys: Sequence[str], jobs: Sequence[Any], scratch: S
     yield dict(enumerate(given))
 
 
-def _kept(
+def _outcome(
     study: Study, key: str, config: Mapping[str, Any], given: Any, origin: Mapping[str, Any], store: Store
-) -> Outcome:
+) -> JobOutcome:
     """A result in the store, or the reason why there is none."""
     try:
         result = _result(given, config)
@@ -126,10 +130,10 @@ def _kept(
     except StoreError:
         raise
     except (Exception, SystemExit) as error:
-        line, told = _told(error)
-        store.fail(key, study.name, config, line, told)
-        return Outcome(key, None, line)
-    return Outcome(key, entry)
+        line, details = _error_texts(error)
+        store.fail(key, study.name, config, line, details)
+        return JobOutcome(key, None, line)
+    return JobOutcome(key, entry)
 
 
 def _result(given: Any, config: Mapping[str, Any]) -> Result:
@@ -174,7 +178,7 @@ def isolated(seed: int) -> Iterator[None]:
             torch.set_rng_state(torch_state[1])
 
 
-def _told(error: BaseException) -> tuple[str, str]:
+def _error_texts(error: BaseException) -> tuple[str, str]:
     """An exception in one line, and with its traceback from the job on."""
     line = str(error) if isinstance(error, BasinscopeError) else f"{type(error).__name__}: {error}"
     return line.split("\n")[0][:500], "".join(traceback.format_exception(error))

@@ -14,10 +14,11 @@ from torch import Tensor
 from ..progress import Report
 from ..streams import Captured
 from .adaptation import DualAveraging
+from .convergence import below_zero, converged
 from .engine import Engine
 from .kernels import HMC
 from .kernels.hmc import LEAPFROG, THREE_STAGES, Integrator
-from .runs import Run, below_zero, converged
+from .runs import Run
 from .target import Evaluation, Target
 from .trace import STATISTICS, Trace
 
@@ -148,7 +149,11 @@ def sample(
         steps: int = engine.kernel.leaps  # type: ignore[attr-defined]
         settings = {"leaps": steps, "path_length": path_length(target), "rounded": rounded}
         alive = engine.alive.cpu().numpy()
-        return Run(target, trace, alive, engine.living(), size, settings, interrupted, exhausted, discard)
+        relaxations = discard * trace.draws * min(1.0, steps * size / path_length(target)) ** 2
+        return Run(
+            target, trace, alive, engine.living(), size, settings, interrupted, exhausted, discard,
+            relaxations=relaxations,
+        )  # fmt: skip
 
     left = evaluations * 3 // 4  # a quarter is for tuning
 

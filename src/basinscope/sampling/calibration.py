@@ -5,14 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from ..checks import positive
+from ..curvature.conjugate import inverse_form
 from ..curvature.eigen import top_eigenpairs
-from ..curvature.operators import CurvatureOperator, hessian
+from ..curvature.operators import CurvatureOperator, Operator, hessian
 from ..curvature.tiles import MAX_PROBES
+from ..errors import InputError
 from ..landscape import Landscape, watanabe_nbeta
 from .chains import ChainLosses
 from .cost import Cost
@@ -27,6 +30,8 @@ _BASIS = 8 * 2**30  # bytes that the vectors of these products may take; of 100 
 _FEWEST_PRODUCTS = 8
 _SAMPLES = 4096  # curvature steers the sampler and enters no result: for large networks a part of the data is enough
 _WORK = 40_000_000  # samples times parameters that are cheap enough to use them all
+_FORM_RTOL, _FORM_PRODUCTS = 0.02, 40  # of the gradient term, by conjugate gradients
+_ROUNDING = {torch.float32: 1e-5, torch.float64: 1e-10}  # eigenvalues so much below the largest are rounding errors
 
 
 @dataclass(frozen=True)
@@ -62,18 +67,35 @@ def resolution(land: Landscape, nbeta: float | None = None, gamma: float | None 
     return Resolution(float(nbeta), float(gamma))
 
 
+class Descent(NamedTuple):
+    """How far w* is from a minimum of the quadratic basin.
+
+    Attributes:
+        gradient_term: ½(nβ)²gᵀA⁻¹g with A = nβH + γI: how far below its value at w* nβL_n + (γ/2)‖w − w*‖² reaches.
+            0 at a minimum; a lower bound where not all eigenpairs are known.
+        least_curvature: the smallest eigenvalue of H as far as seen, from above; 0 where it is a rounding error.
+    """
+
+    gradient_term: float
+    least_curvature: float
+
+
 @dataclass(frozen=True)
 class Geometry:
-    """Curvature of L_n at w*: leading eigenpairs of the Hessian and the gradient.
+    """Curvature of L_n at w*: the Hessian, its leading eigenpairs and the gradient.
 
     Attributes:
         values, vectors: eigenpairs of H, (k,) float64 descending and (d, k); all d of them for small networks.
+        least: the smallest eigenvalue of H as far as seen, from above.
         gradient: ∇L_n(w*), (d,).
+        hessian: H.
     """
 
     values: Tensor
     vectors: Tensor
+    least: float
     gradient: Tensor
+    hessian: Operator
 
     @property
     def complete(self) -> bool:
@@ -83,14 +105,35 @@ class Geometry:
         """(nβH + γI)^(−1/2), as far as H is known."""
         return Whitening.from_eigenpairs(self.values, self.vectors, at.nbeta, at.gamma)
 
-    def gradient_term(self, at: Resolution) -> float:
-        """½ (nβ)² gᵀ A⁻¹ g with A = nβH + γI: how far below L_n(w*) the quadratic basin reaches, in units of nβ·L.
+    def descent(self, at: Resolution) -> Descent:
+        """What the gradient and the curvature at w* say of lower ground nearby.
 
-        0 at a minimum. Directions beyond the known eigenpairs count with the stiffness of the last one, a lower
-        bound.
+        From all eigenpairs where they are known; else by conjugate gradients on A, whitened by the known ones, which
+        give the term from below, and a direction of negative curvature where they meet one.
         """
-        whitened = self.whitening(at)(self.gradient[None])[0].double()
-        return 0.5 * at.nbeta**2 * float(whitened.square().sum())
+        if self.complete:
+            stiffness = at.nbeta * self.values + at.gamma
+            slopes = (self.vectors.T @ self.gradient).double().cpu()
+            held = stiffness > 0
+            return self._descent(at, float((slopes[held].square() / stiffness[held]).sum()), self.least)
+        whitening = self.whitening(at)
+
+        def product(v: Tensor) -> Tensor:
+            delta = whitening(v[None])
+            return whitening(at.nbeta * (self.hessian @ delta[0])[None] + at.gamma * delta)[0]
+
+        slope = whitening(self.gradient[None])[0]
+        form = inverse_form(product, slope, rtol=_FORM_RTOL, max_products=_FORM_PRODUCTS)
+        least = self.least
+        if form.descent is not None:
+            way = whitening(form.descent[None])[0]
+            way = way / torch.linalg.vector_norm(way)
+            least = min(least, float(way @ (self.hessian @ way)))
+        return self._descent(at, form.value, least)
+
+    def _descent(self, at: Resolution, form: float, least: float) -> Descent:
+        rounding = _ROUNDING[self.vectors.dtype] * float(self.values[0].abs())
+        return Descent(0.5 * at.nbeta**2 * form, least if abs(least) > rounding else 0.0)
 
     def half_soft_rank(self, at: Resolution) -> float:
         """½ Σ nβσ/(nβσ + γ) over the known eigenvalues: the quadratic part of λ̂, complete for small networks."""
@@ -109,6 +152,19 @@ def affordable_products(land: Landscape, points: int, price: Cost, budget: float
     return min(held, _PRODUCTS, max(_FEW_PRODUCTS, paid))
 
 
+def gradient_at(losses: ChainLosses) -> Tensor:
+    """∇L_n(w*), (d,); refused where it is not finite, for no chain could leave w* by it."""
+    gradient = losses.gradient(torch.zeros_like(losses.origin)[None])[0]
+    if bool(torch.isfinite(gradient).all()):
+        return gradient
+    pieces = losses.land.unflatten(gradient).items()
+    names = [name for name, piece in pieces if not bool(torch.isfinite(piece).all())]
+    raise InputError(
+        f"the gradient of the loss with respect to {', '.join(names)} is not finite at w*, as that of a square root "
+        f"or a norm is at zero — add a small number under the root, or restrict the landscape to other parameters"
+    )
+
+
 def geometry(
     land: Landscape, losses: ChainLosses, displacements: Tensor, seed: int = 0, products: int = _PRODUCTS
 ) -> Geometry:
@@ -117,7 +173,7 @@ def geometry(
     At w* alone (P = 1, δ = 0) this is the local Hessian. Averaged over where chains have been, it also knows the
     directions that are flat at w* and stiff elsewhere, which is what limits a sampler's step on a curved valley.
     """
-    _, gradient = losses.full(torch.zeros_like(displacements[:1]))
+    gradient = gradient_at(losses)
     dense = land.dimension <= _DENSE
     probes = MAX_PROBES if dense else 1
     views = _views(land, losses.origin + displacements)
@@ -125,10 +181,10 @@ def geometry(
     if dense:
         matrix = (operator @ torch.eye(land.dimension, dtype=land.dtype, device=land.device)).double()
         values, vectors = torch.linalg.eigh((matrix + matrix.T) / 2)
-        return Geometry(values.flip(0).cpu(), vectors.flip(1).to(land.dtype), gradient[0])
+        return Geometry(values.flip(0).cpu(), vectors.flip(1).to(land.dtype), float(values[0]), gradient, operator)
     count = min(_PAIRS, products // 2, max(_FEWEST_PAIRS, _ENTRIES // land.dimension))
     pairs = top_eigenpairs(operator, count, seed=seed, tol=0.05, max_steps=products)
-    return Geometry(pairs.values.cpu(), pairs.vectors, gradient[0])
+    return Geometry(pairs.values.cpu(), pairs.vectors, pairs.smallest, gradient, operator)
 
 
 def _views(land: Landscape, points: Tensor) -> Iterator[Landscape]:

@@ -9,8 +9,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ..streams import CAPTURED, Captured, FilledConstants, capturable
-from .kernels.base import Draw, Kernel, Random, row_dot
+from ..streams import MAX_CAPTURED, Captured, FilledConstants, capturable
+from .kernels.base import Draw, Kernel, Random
+from .rows import row_dot
 from .target import Evaluate
 
 
@@ -47,7 +48,7 @@ class Engine:
         self.alive = torch.ones(len(position), dtype=torch.bool, device=position.device)
         self._graph: torch.cuda.CUDAGraph | None = None
         whole = not isinstance(evaluate, Captured)
-        self._capturable = whole and position.device.type == "cuda" and position.numel() <= CAPTURED
+        self._capturable = whole and position.device.type == "cuda" and position.numel() <= MAX_CAPTURED
         self.kernel = kernel
         self._state = kernel.init(position.clone(), evaluate, self._random)
 
@@ -91,7 +92,7 @@ class Engine:
         excess, gradient, distance = draw.evaluation
         virial = row_dot(draw.position, gradient).double()
         soft = torch.zeros_like(virial) if self._soft is None else self._soft(draw.position, gradient).double()
-        columns = (excess, excess.square(), virial, soft, distance, draw.acceptance)  # as STATISTICS
+        columns = (excess, excess.square(), virial, soft, distance, excess * distance, draw.acceptance)  # STATISTICS
         table = torch.stack(columns, dim=1)
         return torch.where(self.alive[:, None], table, torch.full_like(table, torch.nan))
 

@@ -3,32 +3,40 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .runs import Run
+from .equilibrium import Mean, Virials, freedom_of
+from .runs import Correction, Run
 
 UNSEEN_BEND = 0.2  # part of the extrapolated distance that counts as error
 BENT = 3.0  # standard errors of its distance from the line beyond which the largest step is left out
 LEFT = 2 / 3  # what a parabola leaves of that distance to the line through the other two
+Array = NDArray[np.float64]
 
 
 class Extrapolation(NamedTuple):
-    """Mean excess loss at step size zero."""
+    """Mean excess loss at step size zero.
+
+    Attributes:
+        value, stderr, freedom: of the mean.
+        slope: the smallest step's bias over the value.
+        spread: relative distance between the largest step's mean and the extrapolation, beyond two standard errors.
+        correction: by the virials, of all runs alike.
+    """
 
     value: float
-    error: float  # of the extrapolation
-    unseen: float  # relative error from parts of the posterior that no chain has seen
-    slope: float  # the smallest step's bias over the value
-
-    @property
-    def stderr(self) -> float:
-        return math.hypot(self.error, self.unseen * self.value)
+    stderr: float
+    freedom: float
+    slope: float
+    spread: float
+    correction: Correction
 
 
-def extrapolated(runs: list[Run]) -> Extrapolation:
+def extrapolated(runs: Sequence[Run]) -> Extrapolation:
     """Mean excess loss at step size zero, and its standard error.
 
     A weighted straight line through the runs' means against ε, or through those of the two smallest steps where the
@@ -36,42 +44,44 @@ def extrapolated(runs: list[Run]) -> Extrapolation:
     multiplied by the noise where the run's chains are, relative to the smallest step's: noise is what makes the bias,
     and chains with larger steps may be where there is more of it. The error holds the Monte Carlo error of the
     intercept, what the bend that was seen would make of it, and a fifth of the way from the smallest step to zero, for
-    bends too small to be seen. What no chain has seen is missing at all step sizes alike.
+    bends too small to be seen. Step-size bias lifts the virials too: what they lack at step size zero, no chain has
+    seen.
     """
-    control = use_virials(runs)
     sizes = np.array([run.step_size * (run.noise / runs[-1].noise if runs[-1].noise else 1.0) for run in runs])
-    found = zip(*(run.excess_and_unseen(control) for run in runs), strict=True)
-    values, errors, unseen = (np.array(column) for column in found)
+    virials = _virials(sizes, [run.virials() for run in runs])
+    correction = Correction(virials.chance(), runs[-1].profits())
+    means = [run.corrected(correction) for run in runs]
+    values, errors, freedoms = (np.array(column) for column in zip(*means, strict=True))
     errors = np.maximum(errors, 1e-6 * np.abs(values).max() + 1e-300)  # of one size, for the fit's sake
-    intercept, variance = _line(sizes, values, errors)
-    near = _line(sizes[1:], values[1:], errors[1:])
-    expected = _bend_variance(sizes, errors)
-    bend = max(0.0, (near[0] - intercept) ** 2 - expected)
+    weights = _intercept(sizes, errors)
+    near = np.concatenate([[0.0], _intercept(sizes[1:], errors[1:])])
+    apart = near - weights
+    expected = float(apart**2 @ errors**2)  # of the two lines' distance from Monte Carlo error alone
+    bend = max(0.0, float(apart @ values) ** 2 - expected)
     if bend > (BENT**2 - 1) * expected:
-        intercept, variance = near
+        weights = near
         bend *= LEFT**2
-    ahead = values[-1] - intercept
-    error = math.sqrt(max(0.0, variance) + bend + (UNSEEN_BEND * ahead) ** 2)
-    return Extrapolation(intercept, error, float(unseen.max()), float(ahead / intercept))
+    parts = weights**2 * errors**2
+    line = Mean(float(weights @ values), math.sqrt(parts.sum()), freedom_of(parts.tolist(), freedoms.tolist()))
+    ahead = float(values[-1]) - line.value
+    line = line.widened(math.hypot(math.sqrt(bend), UNSEEN_BEND * ahead))
+    spread = (abs(float(values[0]) - line.value) - 2 * line.stderr) / max(abs(line.value), 1e-300)
+    whole = line.widened(virials.charge(line.value, runs[-1].target.nbeta))
+    return Extrapolation(*whole, slope=ahead / line.value, spread=spread, correction=correction)
 
 
-def use_virials(runs: list[Run]) -> bool:
-    """Whether to use control variates, at all step sizes or at none: step-size bias may lift the virials, only parts
-    of the posterior that were never seen lower them."""
-    return runs[-1].profits(most=math.inf)
+def _virials(sizes: Array, virials: Sequence[Virials]) -> Virials:
+    """Both virials at step size zero, by straight lines."""
+    means, errors = (np.array([getattr(each, name) for each in virials]).T for name in ("means", "stderrs"))
+    weights = np.array([_intercept(sizes, error) for error in errors])
+    stderrs = np.sqrt((weights**2 * errors**2).sum(1))
+    return Virials((weights * means).sum(1), stderrs, virials[-1].exact, virials[-1].relaxations)
 
 
-def _line(x: NDArray[np.float64], y: NDArray[np.float64], error: NDArray[np.float64]) -> tuple[float, float]:
-    """Intercept of the weighted least-squares line and its variance."""
+def _intercept(x: Array, error: Array) -> Array:
+    """The weights by which values at x make the intercept of the weighted least-squares line, whatever the errors'
+    unit."""
+    largest = float(error.max())
+    error = np.maximum(error / largest, 1e-6) if largest > 0 else np.ones_like(error)
     design = np.stack([np.ones_like(x), x], 1) / error[:, None]
-    covariance = np.linalg.inv(design.T @ design)
-    return float((covariance @ design.T @ (y / error))[0]), float(covariance[0, 0])
-
-
-def _bend_variance(sizes: NDArray[np.float64], errors: NDArray[np.float64]) -> float:
-    """Variance of the difference between the two intercepts from Monte Carlo error alone."""
-    difference = np.zeros(len(sizes))
-    for i in range(len(sizes)):
-        unit = np.eye(len(sizes))[i]
-        difference[i] = _line(sizes[1:], unit[1:], errors[1:])[0] - _line(sizes, unit, errors)[0]
-    return float((difference**2 * errors**2).sum())
+    return np.asarray(np.linalg.solve(design.T @ design, design.T / error)[0])

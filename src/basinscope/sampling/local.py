@@ -15,10 +15,11 @@ from ..errors import InputError
 from ..landscape import Landscape
 from ..progress import Report
 from . import adjusted, plain, unadjusted
-from .calibration import Geometry, Resolution, affordable_products, geometry
+from .calibration import Geometry, Resolution, affordable_products, geometry, gradient_at
 from .chains import ChainLosses
 from .cost import Cost, cost
 from .diagnostics import Summary
+from .equilibrium import Mean
 from .extrapolation import extrapolated
 from .pace import Pace
 from .runs import Run
@@ -28,11 +29,11 @@ from .warming import pilot
 SAMPLERS = ("auto", "hmc", "minibatch", *plain.KERNELS)
 _POINTS = 6  # chain positions over which curvature is averaged
 _PILOT = 24  # transitions of the run that finds them
-_MAIN = 0.6  # share of the budget for the asked-for resolution; γ/3 and 3γ get a third of that each
-_RELAXATIONS = 8  # first round of minibatch chains in units of 1/(εa) of the slowest mode; half that at γ/3 and 3γ
+_RELAXATIONS = 8  # first round of minibatch chains in units of 1/(εa) of the slowest mode
 _BATCH = 512  # samples of a batch to begin with
-_FEWEST = 512  # minibatch steps whatever they cost; half that at γ/3 and 3γ
-_SIDE_RTOL = 0.05  # tolerance of the values at γ/3 and 3γ
+_GROUPS = len(unadjusted.FRACTIONS)
+_FEWEST = 512  # minibatch steps whatever they cost
+LOST = Mean(math.nan, math.inf)  # of fewer than two living chains
 
 
 @dataclass(frozen=True)
@@ -78,6 +79,7 @@ class Outcome:
     runs: list[Run]  # one, or one per step size
     excess: float
     stderr: float
+    freedom: float  # degrees of freedom of the standard error
     slope: float  # relative bias at the smallest step size; 0 for adjusted samplers
     batch_size: int | None = None
     control_variates: bool = False
@@ -137,8 +139,8 @@ class Sampler:
         return geometry(self.land, self.losses, displacements, self.settings.seed, products)
 
     def run(self, at: Resolution, report: Report, start: Outcome | None = None) -> Outcome:
-        """Sample at resolution `at`; `start` is an outcome at a neighbouring one, whose chains go on from where they
-        are, for a shorter run."""
+        """Sample at resolution `at`, with chains from w* or, where there is a `start`, from where those of an outcome
+        at a neighbouring resolution ended."""
         sampler = self._chosen(at) if start is None else start.sampler
         self._refuse_unused(sampler)
         if sampler == "hmc":
@@ -181,8 +183,7 @@ class Sampler:
         settings = self.settings
         chains = self._chains_adjusted()
         target = self._target(at, self.geometry)
-        evaluations = int(_MAIN * settings.budget / self._cost.of(self.land.n, chains))
-        side = start is not None
+        evaluations = int(settings.budget / self._cost.of(self.land.n, chains))
         if start is None:
             there, size, evaluations = adjusted.pilot(
                 target, self._at_origin(chains), settings.seed, _PILOT, evaluations
@@ -191,21 +192,20 @@ class Sampler:
         else:
             target, position = self._whitened(start.displacement, at)
             size = start.main.step_size
-            evaluations //= 3
         run = adjusted.sample(
             target,
             position,
             seed=settings.seed + 1,
-            rtol=_SIDE_RTOL if side else settings.rtol,
+            rtol=settings.rtol,
             evaluations=evaluations,
             report=report,
-            draws=None if side else settings.draws,
+            draws=settings.draws,
             step_size=settings.step_size,
             first_size=size,
             discard=0.5 if settings.burn_in is None else settings.burn_in,
         )
         if run.alive.sum() < 2:
-            return Outcome(at, "hmc", [run], math.nan, math.inf, math.nan)
+            return Outcome(at, "hmc", [run], *LOST, math.nan)
         return Outcome(at, "hmc", [run], *run.excess(), slope=0.0)
 
     def _target(self, at: Resolution, curvature: Geometry) -> Target:
@@ -224,13 +224,14 @@ class Sampler:
     def _unadjusted(self, at: Resolution, report: Report, start: Outcome | None) -> Outcome:
         settings = self.settings
         batch = min(settings.batch_size or _BATCH, self.land.n)
-        groups = len(unadjusted.FRACTIONS)
-        per_group = math.ceil((settings.chains or self._cost.affordable_chains(batch, 12, 24)) / groups)
-        chains = groups * max(2, per_group)
-
+        chains = settings.chains or self._cost.affordable_chains(batch, 12, 24) // _GROUPS * _GROUPS
+        if chains % _GROUPS or chains < 2 * _GROUPS:
+            raise InputError(
+                f"chains on minibatches run at {_GROUPS} step sizes, at least two of them at each: chains must be a "
+                f"multiple of {_GROUPS} from {2 * _GROUPS} on, got {chains}"
+            )
         least = self._cost.of(batch, chains)
-        side = start is not None
-        budget = max((_FEWEST / 2 if side else _FEWEST) * least, _MAIN * settings.budget / (3 if side else 1))
+        budget = max(_FEWEST * least, settings.budget)
         if start is None:
             target, position, guess = self._scouted(at, chains, batch, int(budget / least) // 8)
         else:
@@ -244,16 +245,16 @@ class Sampler:
             grows=settings.batch_size is None,
             guess=guess,
             seed=settings.seed + 1,
-            rtol=_SIDE_RTOL if side else settings.rtol,
+            rtol=settings.rtol,
             price=self._cost.of,
             budget=budget,
-            relaxations=_RELAXATIONS / 2 if side else _RELAXATIONS,
+            relaxations=_RELAXATIONS,
             report=report,
         )
         if any(run.alive.sum() < 2 for run in runs):
-            return Outcome(at, "minibatch", runs, math.nan, math.inf, math.nan, pace.batch, controlled, pace)
+            return Outcome(at, "minibatch", runs, *LOST, math.nan, pace.batch, controlled, pace)
         found = extrapolated(runs)
-        return Outcome(at, "minibatch", runs, found.value, found.stderr, found.slope, pace.batch, controlled, pace)
+        return Outcome(at, "minibatch", runs, *found[:4], pace.batch, controlled, pace)
 
     def _scouted(self, at: Resolution, chains: int, batch: int, steps: int) -> tuple[Target, Tensor, float]:
         """A whitened target with chains that a pilot on minibatches has moved, and their mean excess loss."""
@@ -264,6 +265,7 @@ class Sampler:
     def _plain(self, sampler: str, at: Resolution, report: Report) -> Outcome:
         settings = self.settings
         batch = min(settings.batch_size or _BATCH, self.land.n)
+        gradient_at(self.losses)
         run = plain.sample(
             sampler,
             self.losses,
@@ -277,6 +279,5 @@ class Sampler:
             report=report,
         )
         if run.alive.sum() < 2:
-            return Outcome(at, sampler, [run], math.nan, math.inf, math.nan, batch)
-        summary = run.summary()  # as the papers have it: no control variate
-        return Outcome(at, sampler, [run], summary.mean, summary.stderr, math.nan, batch)
+            return Outcome(at, sampler, [run], *LOST, math.nan, batch)
+        return Outcome(at, sampler, [run], *run.plain(), math.nan, batch)  # as the papers have it: no control variate

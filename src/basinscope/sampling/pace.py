@@ -86,7 +86,7 @@ def largest_step(target: Target, stable: float, steps: float) -> float:
 
 def seen_steps(runs: Sequence[Run]) -> tuple[float, float]:
     """Between which sizes the step lies whose bias is `TOLERATED_BIAS`, by the chains' own means."""
-    (high, high_error), (low, low_error) = (run.excess(control=False) for run in (runs[0], runs[-1]))
+    (high, high_error, _), (low, low_error, _) = (run.plain() for run in (runs[0], runs[-1]))
     finest = runs[-1].step_size
     way, error = runs[0].step_size - finest, SURE * math.hypot(high_error, low_error)
 

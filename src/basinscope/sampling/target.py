@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from .chains import ChainLosses
+from .rows import row_dot
 
 
 class Evaluation(NamedTuple):
@@ -100,14 +101,17 @@ class Target:
         return self._noisy(delta, *self.losses.minibatch(delta, indices, self.nbeta))
 
     def controlled(self, position: Tensor, indices: Tensor, mean: Tensor) -> Evaluation:
-        """As `minibatch`, with the gradient's noise at w* taken out: ĝ = g_n(w*) + ĝ_B(w) − ĝ_B(w*).
+        """As `minibatch`, with the noise that the batch's gradient at w* explains taken out, of the gradient and of the
+        excess loss: with e = g_B(w*) − g_n(w*), ĝ = g_B(w) − e and the excess less δ·e.
 
-        `mean` is g_n(w*), shape (d,).
+        e is zero on average over batches, so both stay unbiased; what is left grows with δ as fast as the curvature of
+        one sample's loss differs from another's. `mean` is g_n(w*), shape (d,).
         """
         delta = self.whitening(position)
         excess, gradient = self.losses.minibatch(delta, indices, self.nbeta)
         _, reference = self.losses.minibatch(torch.zeros_like(delta), indices, self.nbeta)
-        return self._noisy(delta, excess, gradient - reference + self.nbeta * mean)
+        noise = reference.sub_(mean, alpha=self.nbeta)
+        return self._noisy(delta, excess - row_dot(delta, noise).double() / self.nbeta, gradient.sub_(noise))
 
     def weights(self) -> Tensor:
         """m_k = nβσ_k/(nβσ_k + γ) = 1 − γ s_k² (k,): how much of each known direction the data decide."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-# What is recorded of every draw. The squares make exact variances possible from block means.
-STATISTICS = ("excess", "excess_squared", "virial", "soft_virial", "distance", "acceptance")
+# What is recorded of every draw. The products make exact variances and covariances possible from block means.
+STATISTICS = ("excess", "excess_squared", "virial", "soft_virial", "distance", "excess_distance", "acceptance")
 
 
 class Trace:

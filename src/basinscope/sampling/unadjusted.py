@@ -11,17 +11,19 @@ from torch import Tensor
 
 from ..progress import Report
 from .adjusted import ceiling
+from .convergence import below_zero, max_drift, mixed
 from .engine import Engine
-from .extrapolation import UNSEEN_BEND, extrapolated, use_virials
+from .extrapolation import UNSEEN_BEND, Extrapolation, extrapolated
 from .minibatches import evaluations, gradient_noise, later, noise_trace
 from .pace import SMALLEST, TOLERATED_BIAS, Pace, Pacing, seen_steps, slowest_mode
-from .runs import Run, below_zero
+from .runs import Run
 from .target import Target
 from .trace import Trace
 from .warming import BLOCK, gentler, warmed
 
 FRACTIONS = (1.0, 0.5, 0.25)  # of the largest step size
 WARM = 0.6  # of the budget, at most, for finding the posterior
+BURN_IN = 0.5  # of the steps
 LAST = 0.5  # of the rest, that steps which were chosen last get at least
 TELLING = 256  # steps from which on the chains' own means tell of the bias of their steps
 
@@ -158,26 +160,28 @@ def _split(
         own[number * group : (number + 1) * group] = True
         own &= alive
         noise = float(kept[own].mean()) if own.any() else 0.0
-        runs.append(Run(target, trace, own, there, now.size * fraction, {}, interrupted, exhausted, noise=noise))
+        relaxations = BURN_IN * trace.draws / now.relaxation(fraction, slowest_mode(target))
+        runs.append(
+            Run(target, trace, own, there, now.size * fraction, {}, interrupted, exhausted, BURN_IN, noise, relaxations)
+        )
     return runs
 
 
 def _settled(runs: list[Run], rtol: float) -> bool:
     if any(run.alive.sum() < 2 for run in runs):
         return False
-    found, control = extrapolated(runs), use_virials(runs)
-    value = found.value
+    found = extrapolated(runs)
     attainable = math.hypot(rtol, UNSEEN_BEND * found.slope)  # more draws do not shorten the extrapolation
-    still = all(
-        abs(run.drift(control)) <= max(rtol * abs(value), 3 * math.sqrt(2) * run.excess(control)[1]) for run in runs
-    )
-    return bool(value > 0 and found.stderr <= attainable * value and still)
+    precise = found.value > 0 and found.stderr <= attainable * found.value
+    return precise and mixed(runs, found.stderr, found.value, rtol) and all(_still(run, rtol, found) for run in runs)
+
+
+def _still(run: Run, rtol: float, found: Extrapolation) -> bool:
+    """Whether a run's mean no longer moves."""
+    stderr = run.corrected(found.correction).stderr
+    return abs(run.drift(found.correction)) <= max_drift(stderr, found.value, rtol)
 
 
 def _spread(runs: list[Run]) -> float:
     """Relative distance between the largest step's mean and the extrapolation."""
-    if any(run.alive.sum() < 2 for run in runs):
-        return math.inf
-    found = extrapolated(runs)
-    away = abs(runs[0].excess(use_virials(runs))[0] - found.value)
-    return (away - 2 * found.error) / max(abs(found.value), 1e-300)
+    return math.inf if any(run.alive.sum() < 2 for run in runs) else extrapolated(runs).spread

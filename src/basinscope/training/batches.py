@@ -1,4 +1,4 @@
-"""Which samples a batch holds: a fixed function of the seed and the batch's number, so nothing needs to be stored."""
+"""The samples of a batch: a fixed function of the seed and the batch's number, so that nothing needs to be stored."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ..checks import whole
 
 
 class Batches:
-    """Every epoch all n samples once, in an order of its own, in batches of `size`; the last one may be smaller.
+    """Batches of `size` samples: in every epoch all n once, in an order of its own; the last batch may be smaller.
 
     Args:
         n: number of samples.

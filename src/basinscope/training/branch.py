@@ -1,4 +1,4 @@
-"""Several runs from one point: what differs afterwards is the optimizer's doing."""
+"""Several runs from one checkpoint, which differ in the optimizer alone."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ def branch(
     """Train on from a checkpoint with each of several optimizers: same weights, same order of batches, same generators.
 
     Args:
-        checkpoint: written by `train`, such as `run.checkpoint` or one of those it was told to `keep`.
+        checkpoint: written by `train`, such as `run.checkpoint` or one of those from its argument `keep`.
         model: a network of the same architecture; its weights do not matter.
         data: the data of the run that the checkpoint is of.
-        optimizers: what each branch is called, and what makes its optimizer.
+        optimizers: for the name of each branch, the function that makes its optimizer.
         folder: where the branches are kept, each in a folder of its own name.
         options: as for `train`; `epochs` and `steps` count from the checkpoint.
 

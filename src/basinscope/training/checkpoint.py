@@ -13,8 +13,8 @@ from ..adapters.training_file import save_checkpoint as save_checkpoint
 
 def rng_state(device: torch.device) -> dict[str, Tensor]:
     """The state of torch's own generators, which dropout draws from."""
-    found = {"cpu": torch.get_rng_state()}
-    return {**found, "cuda": torch.cuda.get_rng_state(device)} if device.type == "cuda" else found
+    state = {"cpu": torch.get_rng_state()}
+    return {**state, "cuda": torch.cuda.get_rng_state(device)} if device.type == "cuda" else state
 
 
 def set_rng_state(state: Mapping[str, Tensor], device: torch.device) -> None:

@@ -1,4 +1,4 @@
-"""What happens along the way: when to measure, what to measure, when to stop."""
+"""Hooks of a training run: when to measure, what to measure, when to stop."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ StopRule = Callable[[list[Row]], str | None]
 
 @dataclass(frozen=True)
 class Clock:
-    """How far training is: optimizer steps, batches drawn, batches an epoch."""
+    """The position in a training run: optimizer steps, batches drawn, and batches in an epoch."""
 
     step: int
     batches: int
@@ -103,12 +103,12 @@ class Measure:
         if "progress" not in options and "progress" in _parameters(self.function):
             options["progress"] = False  # the training has a bar of its own
         try:
-            found = self.function(land, **options)
+            result = self.function(land, **options)
         except BasinscopeError as error:
             return self.failed(error)
-        if isinstance(found, Mapping):
-            return {key: value for name, part in found.items() for key, value in _columns(str(name), part).items()}
-        return _columns(self.name, found)
+        if isinstance(result, Mapping):
+            return {key: value for name, part in result.items() for key, value in _columns(str(name), part).items()}
+        return _columns(self.name, result)
 
     def failed(self, error: BasinscopeError) -> Row:
         """The columns of a measurement that could not be made."""
@@ -122,15 +122,16 @@ def _parameters(function: Callable[..., Any]) -> Iterable[str]:
         return ()
 
 
-def _columns(name: str, found: Any) -> Row:
-    if isinstance(found, Estimate):
-        return found.columns(name)
+def _columns(name: str, result: Any) -> Row:
+    """The columns of one result of a measurement."""
+    if isinstance(result, Estimate):
+        return result.columns(name)
     try:
-        return {name: float(found)}
+        return {name: float(result)}
     except (TypeError, ValueError):
         raise InputError(
             f"measurement {name!r} must return an Estimate, a number or a mapping of names to these, got "
-            f"{type(found).__name__}"
+            f"{type(result).__name__}"
         ) from None
 
 
@@ -213,14 +214,15 @@ class Flat:
 
 
 def _values(rows: list[Row], column: str) -> list[float]:
+    """The values of a column, without rows that lack it."""
     return [row[column] for row in rows if not math.isnan(row.get(column, math.nan))]
 
 
 def check_columns(rules: Iterable[StopRule], rows: list[Row]) -> None:
     """Refuse rules about columns that none of the rows has."""
-    known = {name for row in rows for name in row}
+    names = {name for row in rows for name in row}
     for rule in rules:
-        wanted = getattr(rule, "on", ())
-        for column in (wanted,) if isinstance(wanted, str) else wanted:
-            if column not in known:
-                raise InputError(f"no column {column!r} to stop on: the rows have {sorted(known)}")
+        columns = getattr(rule, "on", ())
+        for column in (columns,) if isinstance(columns, str) else columns:
+            if column not in names:
+                raise InputError(f"no column {column!r} to stop on: the rows have {sorted(names)}")

@@ -21,7 +21,7 @@ from .hooks import Every, Measure, Row, StopRule
 from .runs import Run
 from .trainer import Trainer
 
-NAME = "checkpoint.safetensors"
+FILE_NAME = "checkpoint.safetensors"
 
 Build = Callable[[nn.Module], Optimizer]
 
@@ -66,8 +66,8 @@ def train(
             If it has a method `observe(batch)`, every batch is shown to it. Its closure draws a new batch at each call.
         loss: per-sample loss, by name or as a callable, as for a `Landscape`.
         sigma: standard deviation of the Gaussian loss.
-        epochs: passes through the data, or
-        steps: optimizer steps; whichever is reached first.
+        epochs: passes through the data.
+        steps: optimizer steps; with `epochs` too, training ends at whichever is reached first.
         batch_size: samples in a batch; the last of an epoch may be smaller.
         seed: of the order of the samples, and of dropout.
         validation: data on which `validation_loss` is evaluated.
@@ -75,8 +75,8 @@ def train(
         measures: measurements, each at its own time.
         stop: rules that may end the run after a row, such as `EarlyStop` and `Below`.
         log: called with every row as it is written, such as `integrations.tensorboard.Log`.
-        folder: where the run is kept.
-        save: how often, every epoch unless given.
+        folder: where the run is written to.
+        save: how often it is written, every epoch unless given.
         keep: how often a checkpoint `step-….safetensors` is put beside it for good, to branch from.
         start: a checkpoint to branch from: weights, position in the data, generators and rows are taken from it.
             `epochs` and `steps` count from there.
@@ -106,22 +106,23 @@ def train(
         raise InputError("carry takes over the optimizer of a checkpoint: pass start")
     home = None if folder is None else Path(folder)
     network = copy.deepcopy(model)
-    with _own_randomness(network, seed):
+    with _seeded(network, seed):
         trainer = Trainer(
-            network, data, _built(optimizer, network), loss=loss, sigma=sigma, batch_size=batch_size, seed=seed,
+            network, data, _optimizer_of(network, optimizer), loss=loss, sigma=sigma, batch_size=batch_size, seed=seed,
             validation=validation, record=Every(epochs=1, start=True) if record is None else record, measures=measures,
-            stop=stop, file=None if home is None else home / NAME, save=Every(epochs=1) if save is None else save,
+            stop=stop, file=None if home is None else home / FILE_NAME, save=Every(epochs=1) if save is None else save,
             keep=keep, log=log,
         )  # fmt: skip
-        if home is not None and (home / NAME).is_file():
-            trainer.resume(load_checkpoint(home / NAME), home / NAME)
+        if home is not None and (home / FILE_NAME).is_file():
+            trainer.resume(load_checkpoint(home / FILE_NAME), home / FILE_NAME)
         elif start is not None:
             trainer.branch(load_checkpoint(Path(start)), Path(start), carry)
         with tracked("Training", progress) as report:
             return trainer.run(epochs, steps, report)
 
 
-def _built(build: Build, network: nn.Module) -> Optimizer:
+def _optimizer_of(network: nn.Module, build: Build) -> Optimizer:
+    """The optimizer that `build` makes for a network, checked to train that network and no other."""
     if isinstance(build, Optimizer) or not callable(build):
         raise InputError(
             f"optimizer must be a function that makes one for the copied network, got {type(build).__name__} — pass "
@@ -130,8 +131,8 @@ def _built(build: Build, network: nn.Module) -> Optimizer:
     optimizer = build(network)
     if not isinstance(optimizer, Optimizer):
         raise InputError(f"optimizer must return a torch.optim.Optimizer, got {type(optimizer).__name__}")
-    own = {id(parameter) for parameter in network.parameters()}
-    if any(id(parameter) not in own for group in optimizer.param_groups for parameter in group["params"]):
+    parameters = {id(parameter) for parameter in network.parameters()}
+    if any(id(parameter) not in parameters for group in optimizer.param_groups for parameter in group["params"]):
         raise InputError(
             "the optimizer holds parameters of another network than the copy that is trained — build it from its "
             "argument, as in lambda net: torch.optim.SGD(net.parameters(), lr=0.1)"
@@ -140,7 +141,7 @@ def _built(build: Build, network: nn.Module) -> Optimizer:
 
 
 @contextmanager
-def _own_randomness(network: nn.Module, seed: int) -> Iterator[None]:
+def _seeded(network: nn.Module, seed: int) -> Iterator[None]:
     """torch's generators seeded for this run, and given back as they were; convolutions that repeat themselves."""
     devices = sorted({p.device.index for p in network.parameters() if p.device.type == "cuda"})
     cudnn = torch.backends.cudnn

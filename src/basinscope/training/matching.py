@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 
 def matched(runs: Mapping[str, Run], levels: Sequence[float], *, on: str = "train_loss") -> pd.DataFrame:
-    """What each run had measured when its training loss first fell to each level.
+    """The measurements of each run at the moment its training loss first fell to each level.
 
     Between the last row above a level and the first at or below it, every number is interpolated linearly in the
-    loss, so that the runs are compared at exactly one value of it. Where one of the two rows lacks a number, the one
-    there is counts. A run that never reaches a level, or starts below it, has no row for it.
+    loss, so that the runs are compared at exactly one value of it. Where one of the two rows lacks a number, that
+    of the other row counts. A run that never reaches a level, or starts below it, has no row for it.
 
     Args:
         runs: by name.
@@ -39,16 +39,17 @@ def matched(runs: Mapping[str, Run], levels: Sequence[float], *, on: str = "trai
     for name, run in runs.items():
         if not any(on in row for row in run.rows):
             raise InputError(f"run {name!r} has no column {on!r} to match on")
-    found = []
+    rows = []
     for level in levels:
         for name, run in runs.items():
             row = _at(run.rows, float(level), on)
             if row is not None:
-                found.append({"level": float(level), "run": name, **row})
-    return frame(found)
+                rows.append({"level": float(level), "run": name, **row})
+    return frame(rows)
 
 
 def _at(rows: list[Row], level: float, on: str) -> Row | None:
+    """The row interpolated where a column first falls to a level."""
     above: Row | None = None
     for row in rows:
         value = row.get(on, math.nan)

@@ -1,4 +1,4 @@
-"""What training leaves behind: the network, the rows written on the way, and how it ended."""
+"""The result of training: the network, the rows of its history, and how it ended."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Run:
         reason: the outcome in words.
         step: optimizer steps done; of a diverged run, the step whose loss was no longer finite.
         epoch: passes through the data done.
-        origin: the step it branched off at; 0 for a run of its own. Earlier rows are those of the run it came from.
+        origin: the step at which it branched off another run, else 0. Earlier rows are those of that run.
         checkpoint: the file that holds the run, if there is one.
     """
 

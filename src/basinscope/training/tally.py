@@ -1,4 +1,4 @@
-"""What adds up between two rows: losses, update norms, and the first sign of divergence."""
+"""Sums between two rows of the history: losses, update norms, and the first sign of divergence."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-BEYOND = 1e6  # a loss this many times max(1, the first one) will not come back
-PATIENCE = 64  # steps between two looks: a device works ahead of the program, and looking waits for it
+MAX_GROWTH = 1e6  # of the loss, in units of max(1, the first one): beyond, it will not come back
+MAX_STEPS_UNREAD = 64  # a device works ahead of the program, and reading from it waits for it
 
 
 class Tally:
-    """Means since the last row. What a step leaves here stays on the device until somebody looks."""
+    """Means since the last row. The tensors that a step leaves here stay on the device until they are read."""
 
     def __init__(self, optimizer: Optimizer) -> None:
         self._optimizer = optimizer
@@ -27,7 +27,7 @@ class Tally:
         self._broken: int | None = None
 
     def before_step(self) -> None:
-        """Remember the weights, where the optimizer does not say itself how far it goes."""
+        """Remember the weights, unless the optimizer reports the norms of its steps."""
         if not hasattr(self._optimizer, "norms"):
             parameters = self._parameters()
             self._before = self._before or [torch.empty_like(parameter) for parameter in parameters]
@@ -38,7 +38,7 @@ class Tally:
         self._losses.append((step, loss))
 
     def after_step(self) -> None:
-        """Take in how far the step went: ‖v‖ and ‖lr·v‖, v = (w − w')/lr unless the optimizer knows better."""
+        """Take in the norms ‖v‖ and ‖lr·v‖ of the step: the optimizer's own, or those of v = (w − w')/lr."""
         norms = getattr(self._optimizer, "norms", None)
         if norms is not None:
             self._norms.append((None, torch.stack([norms["direction"], norms["update"]])))
@@ -51,13 +51,13 @@ class Tally:
         return [parameter.detach() for group in self._optimizer.param_groups for parameter in group["params"]]
 
     def broken_at(self, step: int, now: bool = False) -> int | None:
-        """The first step whose loss was too large or not finite; looks only from time to time unless told."""
-        if now or step % PATIENCE == 0:
-            self._look()
+        """The first step whose loss was too large or not finite; read from time to time, or `now`."""
+        if now or step % MAX_STEPS_UNREAD == 0:
+            self._read()
         return self._broken
 
-    def _look(self) -> None:
-        """Bring what is pending over from the device, all at once."""
+    def _read(self) -> None:
+        """Bring all pending numbers over from the device at once."""
         pending = [loss.reshape(1) for _, loss in self._losses] + [norms for _, norms in self._norms]
         if not pending:
             return
@@ -65,22 +65,22 @@ class Tally:
         losses = [(step, next(values)) for step, _ in self._losses]
         moves = [_lengths(rates, [next(values) for _ in range(len(norms))]) for rates, norms in self._norms]
         if self._ceiling is None and losses:
-            self._ceiling = BEYOND * max(1.0, losses[0][1])
+            self._ceiling = MAX_GROWTH * max(1.0, losses[0][1])
         for step, value in losses:
-            if self._broken is None and not self.bearable(value):
+            if self._broken is None and not self.acceptable(value):
                 self._broken = step
         new = [value for _, value in losses], [move[0] for move in moves], [move[1] for move in moves]
         self._sums = [old + sum(more) for old, more in zip(self._sums, new, strict=True)]
         self._counts = [self._counts[0] + len(losses), self._counts[1] + len(moves)]
         self._losses, self._norms = [], []
 
-    def bearable(self, loss: float) -> bool:
+    def acceptable(self, loss: float) -> bool:
         """Whether a loss is finite and below the ceiling."""
         return math.isfinite(loss) and (self._ceiling is None or loss <= self._ceiling)
 
     def means(self) -> dict[str, float]:
         """The means since the last time, from which counting starts again."""
-        self._look()
+        self._read()
         (losses, directions, updates), (batches, steps) = self._sums, self._counts
         self._sums, self._counts = [0.0, 0.0, 0.0], [0, 0]
         if not steps:
@@ -88,8 +88,8 @@ class Tally:
         return {"batch_loss": losses / batches, "direction_norm": directions / steps, "update_norm": updates / steps}
 
     def state(self) -> dict[str, Any]:
-        """What a resumed run needs."""
-        self._look()
+        """The numbers that a resumed run needs."""
+        self._read()
         return {"sums": self._sums, "counts": self._counts, "ceiling": self._ceiling}
 
     def load(self, state: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""The loop itself: steps, rows, checkpoints. `train` is the way in."""
+"""One training run: its steps, the rows of its history, and its checkpoints. `train` is the entry point."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ RESERVED = ("step", "epoch", "train_loss", "validation_loss", "batch_loss", "dir
 
 
 class Trainer:
-    """One network on its way; see `train` for the arguments."""
+    """One network in training; see `train` for the arguments."""
 
     def __init__(
         self, model: nn.Module, data: Any, optimizer: Optimizer, *, loss: str | PerSample, sigma: float | None,
@@ -38,12 +38,12 @@ class Trainer:
         self._loss_name, self._sigma = loss, sigma
         with evaluating(model):
             land = Landscape(model, loss, data, sigma=sigma)
-            held = None if validation is None else Landscape(model, loss, validation, sigma=sigma)
+            held_out = None if validation is None else Landscape(model, loss, validation, sigma=sigma)
         self._data = {"train": land.samples}
         self._loss = land.loss
         self._device = land.device
-        if held is not None:
-            self._data["validation"] = held.samples
+        if held_out is not None:
+            self._data["validation"] = held_out.samples
         self._batches = Batches(land.n, batch_size, seed, land.samples.device)
         if isinstance(optimizer, LBFGS) and self._batches.size < land.n:
             raise InputError(
@@ -65,9 +65,9 @@ class Trainer:
         self._observe = getattr(optimizer, "observe", None)
         self._clock = self._origin = Clock(0, 0, self._batches.per_epoch)
         self._rows: list[Row] = []
-        self._seen: set[str] = set()  # measurements made so far
+        self._measured: set[str] = set()  # names of the measurements made so far
         self._tally = Tally(optimizer)
-        self._over: tuple[Outcome, str] | None = None
+        self._end: tuple[Outcome, str] | None = None  # the outcome with its reason, once there is one
 
     # ------------------------------------------------------------------ running
 
@@ -75,16 +75,16 @@ class Trainer:
         """Train until an end is reached."""
         batches = None if epochs is None else self._origin.batches + round(epochs * self._batches.per_epoch)
         last = None if steps is None else self._origin.step + steps
-        if self._over is None and not self._rows:
+        if self._end is None and not self._rows:
             self._write_row(self._record.start, [measure for measure in self._measures if measure.every.start])
-        while self._over is None and not self._reached(batches, last):
+        while self._end is None and not self._reached(batches, last):
             self._step()
-            report(self._done(batches, last), self._caption())
-        if self._over is None:
+            report(self._fraction_done(batches, last), self._caption())
+        if self._end is None:
             if not self._rows or self._rows[-1]["step"] != self._clock.step:
                 self._write_row(True, [])
             self._save_to(self._file)
-        outcome, reason = self._over or ("finished", f"all {self._clock.step - self._origin.step:,} steps done")
+        outcome, reason = self._end or ("finished", f"all {self._clock.step - self._origin.step:,} steps done")
         return Run(
             self.model, self.optimizer, self._rows, outcome, reason, self._clock.step, self._clock.epoch,
             self._origin.step, self._file,
@@ -95,21 +95,23 @@ class Trainer:
         before = self._clock
         self._tally.before_step()
         self.optimizer.step(self._closure)  # type: ignore[arg-type]
+        # The closure has moved on the count of batches.
         now = self._clock = Clock(before.step + 1, self._clock.batches, before.per_epoch)
         self._tally.after_step()
+        # Nothing may be written of a run that diverged, so what is due reads the pending losses from the device first.
         row = self._record.due(before, now)
-        wanted = [measure for measure in self._measures if measure.every.due(before, now)]
+        measures = [measure for measure in self._measures if measure.every.due(before, now)]
         save = self._file is not None and self._save.due(before, now)
         keep = self._file is not None and self._keep is not None and self._keep.due(before, now)
-        broken = self._tally.broken_at(now.step, now=bool(row or wanted or save or keep))
+        broken = self._tally.broken_at(now.step, now=bool(row or measures or save or keep))
         if broken is not None:
             later = (now.step - broken) * (now.batches - before.batches)
             self._diverge(Clock(broken, now.batches - later, now.per_epoch))
             return
-        self._write_row(row, wanted)
-        if self._over is None and save:
+        self._write_row(row, measures)
+        if self._end is None and save:
             self._save_to(self._file)
-        if self._over is None and keep:
+        if self._end is None and keep:
             assert self._file is not None
             self._save_to(self._file.with_name(f"step-{now.step:08d}.safetensors"))
 
@@ -129,6 +131,7 @@ class Trainer:
         return value
 
     def _losses(self, batch: Samples) -> Tensor:
+        """l_i of a batch at the present weights."""
         inputs = batch.inputs
         if isinstance(inputs, dict):
             output = self.model(**inputs)
@@ -137,11 +140,13 @@ class Trainer:
         return self._loss.per_sample(output, batch.target)
 
     def _reached(self, batches: int | None, last: int | None) -> bool:
+        """Whether that many batches were drawn, or the last step was taken."""
         return (batches is not None and self._clock.batches >= batches) or (
             last is not None and self._clock.step >= last
         )
 
-    def _done(self, batches: int | None, last: int | None) -> float:
+    def _fraction_done(self, batches: int | None, last: int | None) -> float:
+        """The fraction of the training that is behind."""
         parts = [0.0]
         if batches is not None:
             parts.append((self._clock.batches - self._origin.batches) / max(1, batches - self._origin.batches))
@@ -154,8 +159,9 @@ class Trainer:
         return f"epoch {self._clock.epoch:.1f}{loss}"
 
     def _diverge(self, when: Clock) -> None:
+        """End the run as diverged."""
         self._clock = when
-        self._over = (
+        self._end = (
             "diverged",
             f"the loss was no longer finite, or a million times what it was at first, at step {when.step} — lower the "
             f"learning rate",
@@ -164,35 +170,36 @@ class Trainer:
 
     # ------------------------------------------------------------------ rows
 
-    def _write_row(self, due: bool, wanted: list[Measure]) -> None:
+    def _write_row(self, due: bool, measures: list[Measure]) -> None:
         """Evaluate and measure; then ask the rules whether to go on."""
-        if not (due or wanted):
+        if not (due or measures):
             return
         row: Row = {"step": self._clock.step, "epoch": self._clock.epoch}
-        with self._looking():
+        with self._undisturbed():
             for name in self._data:
                 row[f"{name}_loss"] = self._mean_loss(self._data[name])
-            if not self._tally.bearable(row["train_loss"]):
+            if not self._tally.acceptable(row["train_loss"]):
                 self._diverge(self._clock)
                 return
             row.update(self._tally.means())
             row["lr"] = float(self.optimizer.param_groups[0]["lr"])
             for name, samples in self._data.items():
-                row.update(self._measured(samples, [measure for measure in wanted if measure.on == name]))
+                row.update(self._measurements(samples, [measure for measure in measures if measure.on == name]))
         self._rows.append(row)
         for logger in self._log:
             logger(row)
-        self._seen |= {measure.name for measure in wanted}
-        if len(self._seen) == len(self._measures):  # every column there will be has been written
+        self._measured |= {measure.name for measure in measures}
+        if len(self._measured) == len(self._measures):  # every column there will be has been written
             check_columns(self._stop, self._rows)
         for rule in self._stop:
             reason = rule(self._rows)
             if reason is not None:
-                self._over = "stopped", reason
+                self._end = "stopped", reason
                 self._save_to(self._file)
                 return
 
-    def _measured(self, samples: Samples, measures: list[Measure]) -> Row:
+    def _measurements(self, samples: Samples, measures: list[Measure]) -> Row:
+        """The columns of measurements on some samples."""
         row: Row = {}
         if measures:
             try:
@@ -200,16 +207,16 @@ class Trainer:
             except BasinscopeError as error:
                 return {key: value for measure in measures for key, value in measure.failed(error).items()}
             for measure in measures:
-                new = measure.columns(land)
-                clash = sorted((row.keys() | set(RESERVED)) & new.keys())
+                columns = measure.columns(land)
+                clash = sorted((row.keys() | set(RESERVED)) & columns.keys())
                 if clash:
                     raise InputError(f"two columns of the history would be called {clash[0]!r} — pass another name")
-                row.update(new)
+                row.update(columns)
         return row
 
     @contextmanager
-    def _looking(self) -> Iterator[None]:
-        """Evaluation mode, and generators that come back as they were: looking changes nothing."""
+    def _undisturbed(self) -> Iterator[None]:
+        """Evaluation mode, and generators that come back as they were: measuring does not change the training."""
         with evaluating(self.model), torch.random.fork_rng([self._device] if self._device.type == "cuda" else []):
             yield
 
@@ -241,7 +248,7 @@ class Trainer:
                 "clock": [self._clock.step, self._clock.batches],
                 "origin": [self._origin.step, self._origin.batches],
                 "rows": self._rows,
-                "over": None if self._over is None else list(self._over),
+                "over": None if self._end is None else list(self._end),
                 "model": self.model.state_dict(),
                 "optimizer": self.optimizer.state_dict(),
                 "tally": self._tally.state(),
@@ -254,9 +261,9 @@ class Trainer:
         self._compare(state["settings"], path, ("samples", "batch_size", "seed", "loss", "optimizer", "parameters"))
         self._place(state)
         self._origin = self._moment(state["origin"])
-        self._over = None if state["over"] is None else (state["over"][0], state["over"][1])
-        if self._over is not None and self._over[0] == "stopped" and not any(rule(self._rows) for rule in self._stop):
-            self._over = None  # the rules were changed
+        self._end = None if state["over"] is None else (state["over"][0], state["over"][1])
+        if self._end is not None and self._end[0] == "stopped" and not any(rule(self._rows) for rule in self._stop):
+            self._end = None  # the rules were changed
         self.optimizer.load_state_dict(state["optimizer"])
         self._tally.load(state["tally"])
 
@@ -271,27 +278,30 @@ class Trainer:
         self._origin = self._clock
         if carry:
             self._compare(state["settings"], path, ("optimizer",))
-            own = [{k: v for k, v in group.items() if k != "params"} for group in self.optimizer.param_groups]
+            options = [{k: v for k, v in group.items() if k != "params"} for group in self.optimizer.param_groups]
             self.optimizer.load_state_dict(state["optimizer"])
-            for group, settings in zip(self.optimizer.param_groups, own, strict=True):
+            for group, settings in zip(self.optimizer.param_groups, options, strict=True):
                 group.update(settings)
 
     def _place(self, state: dict[str, Any]) -> None:
+        """Take over weights, rows, position in the data and generators from a checkpoint."""
         self._clock = self._moment(state["clock"])
         self._rows = list(state["rows"])
         self.model.load_state_dict(state["model"])
         set_rng_state(state["rng"], self._device)
 
     def _moment(self, counts: list[int]) -> Clock:
+        """The clock at so many steps and batches."""
         return Clock(counts[0], counts[1], self._batches.per_epoch)
 
     def _compare(self, settings: dict[str, Any], path: Path, keys: Sequence[str]) -> None:
+        """Refuse a checkpoint whose settings differ from those of this run."""
         for key in keys:
             if settings[key] != self._settings[key]:
-                here, there = (_shortened(values[key]) for values in (self._settings, settings))
+                ours, theirs = (_shortened(values[key]) for values in (self._settings, settings))
                 raise InputError(
-                    f"{path} belongs to another run: its {key} is {there}, here it is {here} — take another folder, or "
-                    f"the same settings"
+                    f"{path} belongs to another run: its {key} is {theirs}, here it is {ours} — take another folder, "
+                    f"or the same settings"
                 )
 
 

@@ -221,7 +221,8 @@ def test_a_ladder_finds_the_exact_curve(seed):
 
 
 @pytest.mark.slow
-def test_truth_has_a_row_for_each_method():
+def test_truth_has_a_row_for_each_method(monkeypatch):
+    monkeypatch.setattr(truth, "minibatch_budget", lambda job: 1.0)
     job = replace(first("truth"), widths=(4, 3, 4), rank=2, budget=1.0, draws=64, step_size=1e-4, minibatch_samples=300)
     ours, again, theirs = truth.run(job)
     assert ours["exact"] == theirs["exact"] == 7.0

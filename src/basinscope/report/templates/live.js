@@ -78,9 +78,9 @@
     const tone = { ok: "ok", doubtful: "doubtful", failed: "failed", done: "ok", measured: "ok", diverged: "failed", damaged: "failed" };
     const badge = (word) => make("span", { className: `badge ${tone[word] || "plain"}`, textContent: word });
     const cells = shownColumns.map(([key]) => {
-      const found = run.values[key], error = run.values[`${key}_stderr`];
-      if (key.endsWith("verdict") && found) return make("td", { className: "n" }, badge(found));
-      const written = text(found) + (typeof error === "number" && error > 0 ? ` ± ${Number(error.toPrecision(2))}` : "");
+      const value = run.values[key], error = run.values[`${key}_stderr`];
+      if (key.endsWith("verdict") && value) return make("td", { className: "n" }, badge(value));
+      const written = text(value) + (typeof error === "number" && error > 0 ? ` ± ${Number(error.toPrecision(2))}` : "");
       return make("td", { className: "n", textContent: written });
     });
     const when = run.updated ? new Date(run.updated * 1000).toISOString().slice(0, 16).replace("T", " ") : "–";
@@ -114,9 +114,9 @@
       const box = byId(key), words = [...new Set([...runs.values()].map((run) => run[key]))].sort();
       const now = [...box.options].slice(1).map((option) => option.value);
       if (words.join("\n") === now.join("\n")) continue;
-      const kept = box.value;
+      const before = box.value;
       box.replaceChildren(make("option", { value: "", textContent: "all" }), ...words.map((word) => make("option", { value: word, textContent: word })));
-      box.value = words.includes(kept) ? kept : "";
+      box.value = words.includes(before) ? before : "";
     }
   };
 
@@ -133,9 +133,9 @@
     const mine = ++asked;
     const query = [...chosen].map((id) => `run=${encodeURIComponent(id)}`).join("&");
     const answer = await fetch(`/compare?${query}`);
-    const found = await answer.text();
+    const html = await answer.text();
     // The server escapes every name, and the page's policy lets no script in: this is its own HTML.
-    if (mine === asked && answer.ok) byId("compare").innerHTML = found;
+    if (mine === asked && answer.ok) byId("compare").innerHTML = html;
     document.body.dataset.compared = String(mine);
   };
 

@@ -13,11 +13,11 @@ from ...errors import InputError
 from ..store import Store
 from ..study import Study
 from ..units import Unit
-from ..work import Outcome
+from ..work import JobOutcome
 
 
 @dataclass(frozen=True)
-class Plan:
+class RunPlan:
     """What is run, for whom, and until when.
 
     Attributes:
@@ -72,7 +72,7 @@ class Executor(Protocol):
         """How many units run at once."""
         ...
 
-    def run(self, plan: Plan, units: Sequence[Unit]) -> Generator[list[Outcome]]:
+    def run(self, plan: RunPlan, units: Sequence[Unit]) -> Generator[list[JobOutcome]]:
         """Run units that end in time; yields the outcomes of each as they come. Closing the iterator stops everything.
 
         A unit whose time ran out has no outcome for what is unfinished.
@@ -80,9 +80,9 @@ class Executor(Protocol):
         ...
 
 
-def given_up(plan: Plan, unit: Unit, error: str, words: str = "") -> list[Outcome]:
+def given_up(plan: RunPlan, unit: Unit, error: str, words: str = "") -> list[JobOutcome]:
     """The outcomes of a unit that is not tried again: why, in a line, and the last words of its worker."""
     for key, config in zip(unit.keys, unit.configs, strict=True):
         if key in unit.wanted:
             plan.store.fail(key, plan.study.name, config, error, f"{error}\n{words}".strip())
-    return [Outcome(key, None, error) for key in unit.keys if key in unit.wanted]
+    return [JobOutcome(key, None, error) for key in unit.keys if key in unit.wanted]

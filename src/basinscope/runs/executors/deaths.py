@@ -80,7 +80,7 @@ class Deaths:
         """Why the unit is given up after this death, in a line; empty if it may be tried again."""
         died = self._died[unit]
         died.append(death)
-        alike = [each.cause for each in died if each.outside == death.outside]
+        alike = [earlier.cause for earlier in died if earlier.outside == death.outside]
         if len(alike) < (KILLS if death.outside else TRIES):
             return ""
         how = "was killed from outside" if death.outside else "died"

@@ -1,4 +1,4 @@
-"""In this process, one unit after another."""
+"""The executor that runs in this process, one unit after another."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections import deque
 from collections.abc import Generator, Sequence
 
 from ..units import Unit
-from ..work import Outcome, work
-from .base import Plan
+from ..work import JobOutcome, work
+from .base import RunPlan
 
 
 class Inline:
@@ -16,7 +16,7 @@ class Inline:
     name = "this process"
     workers = 1
 
-    def run(self, plan: Plan, units: Sequence[Unit]) -> Generator[list[Outcome]]:
+    def run(self, plan: RunPlan, units: Sequence[Unit]) -> Generator[list[JobOutcome]]:
         """Run units that end in time; yields the outcomes of each."""
         waiting = deque(units)
         while (unit := plan.next(waiting)) is not None:

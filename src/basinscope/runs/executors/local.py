@@ -17,8 +17,8 @@ from typing import IO, Any
 from ...checks import whole
 from ...errors import BasinscopeError
 from ..units import Unit
-from ..work import Outcome
-from .base import Plan, given_up
+from ..work import JobOutcome
+from .base import RunPlan, given_up
 from .deaths import Death, Deaths, death_of_process, memory_kills
 
 _WORDS = 2000  # characters of a dead worker's last words that are kept
@@ -45,23 +45,23 @@ class Local:
     def __init__(self, workers: int | None = None) -> None:
         self.workers = cores() if workers is None else whole("workers", workers, least=1)
 
-    def run(self, plan: Plan, units: Sequence[Unit]) -> Generator[list[Outcome]]:
+    def run(self, plan: RunPlan, units: Sequence[Unit]) -> Generator[list[JobOutcome]]:
         """Run units that end in time; yields the outcomes of each. Closing the iterator stops the workers."""
         reference, url = plan.shared()
         waiting = deque(units)
         deaths = Deaths()
-        told: queue.SimpleQueue[tuple[_Worker, dict[str, Any] | None]] = queue.SimpleQueue()
+        messages: queue.SimpleQueue[tuple[_Worker, dict[str, Any] | None]] = queue.SimpleQueue()
         crew: set[_Worker] = set()
         try:
             while True:
                 while len(crew) < self.workers and (unit := plan.next(waiting)) is not None:
-                    worker = _Worker(reference, url, told)
+                    worker = _Worker(reference, url, messages)
                     crew.add(worker)
                     worker.give(unit)
                 if not any(worker.unit for worker in crew):
                     return
                 try:
-                    worker, message = told.get(timeout=_POLL)
+                    worker, message = messages.get(timeout=_POLL)
                 except queue.Empty:
                     continue
                 unit = worker.unit
@@ -80,7 +80,7 @@ class Local:
                 worker.unit = None
                 if (unit := plan.next(waiting)) is not None:
                     worker.give(unit)
-                yield [Outcome.from_plain(each) for each in message["outcomes"]]
+                yield [JobOutcome.from_plain(outcome) for outcome in message["outcomes"]]
         finally:
             for worker in crew:
                 worker.stop()
@@ -89,7 +89,7 @@ class Local:
 class _Worker:
     """A process of `basinscope.runs.worker`: units go in as lines of JSON, outcomes come out."""
 
-    def __init__(self, reference: str, url: str, told: queue.SimpleQueue[Any]) -> None:
+    def __init__(self, reference: str, url: str, messages: queue.SimpleQueue[Any]) -> None:
         self.unit: Unit | None = None
         self._memory_kills = memory_kills()  # when it was handed its unit
         self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 — lives as long as the process
@@ -102,17 +102,17 @@ class _Worker:
             env=environment | {"PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path)},
             start_new_session=True,  # Ctrl-C in the terminal is the driver's business
         )
-        self._listener = threading.Thread(target=self._listen, args=(told,), daemon=True)
+        self._listener = threading.Thread(target=self._listen, args=(messages,), daemon=True)
         self._listener.start()
 
-    def _listen(self, told: queue.SimpleQueue[Any]) -> None:
+    def _listen(self, messages: queue.SimpleQueue[Any]) -> None:
         assert self._process.stdout is not None
         with self._process.stdout as lines:
             for line in lines:
                 with suppress(ValueError):  # a line cut short by death
-                    told.put((self, json.loads(line)))
+                    messages.put((self, json.loads(line)))
         self._process.wait()
-        told.put((self, None))
+        messages.put((self, None))
 
     def give(self, unit: Unit) -> None:
         self.unit = unit

@@ -1,4 +1,4 @@
-"""On Ray: a local cluster of its own, or one that is there."""
+"""The executor on Ray: a local cluster of its own, or one that runs already."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from ..references import load_from, search_path
 from ..store import Store
 from ..study import Study
 from ..units import Unit
-from ..work import Outcome, work
-from .base import Plan, given_up
+from ..work import JobOutcome, work
+from .base import RunPlan, given_up
 from .deaths import Death, Deaths
 from .local import cores
 
@@ -41,12 +41,12 @@ class Ray:
         self._gpus = gpus
         self.workers = cores() if workers is None else whole("workers", workers, least=1)
 
-    def run(self, plan: Plan, units: Sequence[Unit]) -> Generator[list[Outcome]]:
+    def run(self, plan: RunPlan, units: Sequence[Unit]) -> Generator[list[JobOutcome]]:
         """Run units that end in time; yields the outcomes of each. Closing the iterator cancels the rest."""
         reference, url = plan.shared()
         ray = _imported()
-        own = not ray.is_initialized()
-        if own:
+        started_here = not ray.is_initialized()
+        if started_here:
             self._start(ray)
         folders = tuple(search_path())
         waiting = deque(units)
@@ -73,11 +73,11 @@ class Ray:
                         continue
                     if "fatal" in message:
                         raise BasinscopeError(message["fatal"])
-                    yield [Outcome.from_plain(each) for each in message["outcomes"]]
+                    yield [JobOutcome.from_plain(outcome) for outcome in message["outcomes"]]
         finally:
             for handle in flying:
                 ray.cancel(handle, force=True)
-            if own:
+            if started_here:
                 ray.shutdown()
 
     def _start(self, ray: Any) -> None:
@@ -105,10 +105,10 @@ class Ray:
         return ray.remote(num_cpus=1, num_gpus=wanted, max_retries=0)(remote)
 
 
-def remote(reference: str, folders: tuple[str, ...], url: str, told: Mapping[str, Any]) -> dict[str, Any]:
+def remote(reference: str, folders: tuple[str, ...], url: str, unit: Mapping[str, Any]) -> dict[str, Any]:
     """What runs on the cluster: a unit's outcomes as plain values, or why nothing can be done."""
     try:
-        outcomes = work(_study(reference, folders), Unit.from_plain(told), Store(url))
+        outcomes = work(_study(reference, folders), Unit.from_plain(unit), Store(url))
     except BasinscopeError as error:
         return {"fatal": str(error)}
     return {"outcomes": [outcome.plain() for outcome in outcomes]}

@@ -13,8 +13,8 @@ from ...errors import InputError, StoreError
 from ..references import load_from, search_path
 from ..store import Damaged, Store, recorded_key
 from ..units import Unit
-from ..work import Outcome, work
-from .base import Plan, given_up
+from ..work import JobOutcome, work
+from .base import RunPlan, given_up
 from .deaths import KILLS, TRIES
 
 _FROM_OUTSIDE = {"BOOT_FAIL", "CANCELLED", "NODE_FAIL", "PREEMPTED"}  # states of tasks that failed by nothing of theirs
@@ -55,7 +55,7 @@ class Slurm:
         self._poll = poll
         self._parameters = dict(parameters or {})
 
-    def run(self, plan: Plan, units: Sequence[Unit]) -> Generator[list[Outcome]]:
+    def run(self, plan: RunPlan, units: Sequence[Unit]) -> Generator[list[JobOutcome]]:
         """Run units until the time is up; yields outcomes as they appear. Closing the iterator cancels the tasks."""
         reference, url = plan.shared()
         if plan.store.files.folder is None:
@@ -100,7 +100,7 @@ class Slurm:
                 if unit.wanted & open_keys:
                     yield given_up(plan, unit, line, words)
 
-    def _executor(self, plan: Plan, folder: Path) -> Any:
+    def _executor(self, plan: RunPlan, folder: Path) -> Any:
         try:
             import submitit
         except ImportError as error:
@@ -121,23 +121,23 @@ class Slurm:
         return executor
 
 
-def share_of_work(reference: str, folders: list[str], url: str, told: list[dict[str, Any]]) -> None:
+def share_of_work(reference: str, folders: list[str], url: str, units: list[dict[str, Any]]) -> None:
     """What a task does: its units, one after another."""
     study, store = load_from(reference, folders), Store(url)
-    for each in told:
-        work(study, Unit.from_plain(each), store)
+    for unit in units:
+        work(study, Unit.from_plain(unit), store)
 
 
-def _appeared(store: Store, wanted: set[str]) -> Iterator[Outcome]:
+def _appeared(store: Store, wanted: set[str]) -> Iterator[JobOutcome]:
     """Outcomes of wanted jobs that the store holds by now."""
     listing = store.results()
     for key in [key for key in map(recorded_key, listing) if key in wanted and key is not None]:
         try:
-            yield Outcome(key, store.verified(key, listing))
+            yield JobOutcome(key, store.verified(key, listing))
         except Damaged:
             continue  # not all of it is visible yet
     for key in store.failed() & wanted:
-        yield Outcome(key, None, store.failure(key)["error"])
+        yield JobOutcome(key, None, store.failure(key)["error"])
 
 
 def _lost(task: Any) -> bool:

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+from ..rows import squared_norm
 from ..target import Evaluate, Evaluation
-from .base import Draw, Random, column, squared_norm
+from .base import Draw, Random, column
 from .metropolis import Point, choose
 
 

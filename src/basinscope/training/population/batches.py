@@ -1,4 +1,4 @@
-"""Which samples every member sees, members of one batch size side by side."""
+"""The samples that every member sees, members of one batch size side by side."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class Group:
 
     def draw(self, step: int | Tensor, steps: int) -> Tensor:
         """Sample numbers for `steps` steps, (steps, members, batch)."""
-        drawn = draws(self.streams, self.subsets.sizes, step, steps, self.batch)
-        places = drawn.add_(self.subsets.offsets[:, None])
+        within_subset = draws(self.streams, self.subsets.sizes, step, steps, self.batch)
+        places = within_subset.add_(self.subsets.offsets[:, None])
         return self.subsets.table.index_select(0, places.flatten()).view_as(places)
 
 
@@ -44,14 +44,14 @@ def groups_of(members: Sequence[Member], order: Sequence[int], subsets: Subsets)
     streams = keys([members[m].seed for m in order]).to(device)
     numbers = torch.tensor(order, device=device)
     offsets, sizes = subsets.offsets[numbers], subsets.sizes[numbers]
-    found = []
+    groups = []
     start = 0
     for stop in range(1, len(order) + 1):
         batch = members[order[start]].batch_size
         if stop < len(order) and members[order[stop]].batch_size == batch:
             continue
         rows = slice(start, stop)
-        own = Subsets(subsets.table, offsets[rows], sizes[rows], [])
-        found.append(Group(rows, batch, streams[rows], own))
+        of_rows = Subsets(subsets.table, offsets[rows], sizes[rows], [])
+        groups.append(Group(rows, batch, streams[rows], of_rows))
         start = stop
-    return found
+    return groups

@@ -9,8 +9,8 @@ from ...errors import InputError
 
 _GOLDEN = 0x9E3779B97F4A7C15
 _MIX = (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
-_PER_STEP = 2**20  # counters set apart for one step, two draws each
-LARGEST_BATCH = 2 * _PER_STEP
+_COUNTERS_PER_STEP = 2**20  # counters set apart for one step, two draws each
+MAX_BATCH = 2 * _COUNTERS_PER_STEP
 
 
 def _signed(value: int) -> int:
@@ -45,7 +45,7 @@ def draws(streams: Tensor, sizes: Tensor, step: int | Tensor, steps: int, batch:
         streams: (members,) from `keys`.
         sizes: (members,) samples each member has.
         step: the first step, a number or a tensor of the device.
-        steps: how many steps.
+        steps: the number of steps.
         batch: samples per step.
 
     Examples:
@@ -54,11 +54,11 @@ def draws(streams: Tensor, sizes: Tensor, step: int | Tensor, steps: int, batch:
         >>> torch.equal(whole[2:], draws(streams, sizes, 2, 2, 3))
         True
     """
-    if batch > LARGEST_BATCH:
-        raise InputError(f"batch_size must be at most {LARGEST_BATCH:,}, got {batch:,}")
+    if batch > MAX_BATCH:
+        raise InputError(f"batch_size must be at most {MAX_BATCH:,}, got {batch:,}")
     pairs = torch.arange(1, -(-batch // 2) + 1, device=streams.device)
     moments = torch.arange(steps, device=streams.device) + step
-    counters = moments[:, None, None] * _PER_STEP + pairs
+    counters = moments[:, None, None] * _COUNTERS_PER_STEP + pairs
     bits = mixed(counters * _signed(_GOLDEN) + streams[:, None])
     halves = torch.stack([_shifted(bits, 32), bits & 0xFFFFFFFF], dim=-1).flatten(-2)[..., :batch]
     return (halves * sizes[:, None]).bitwise_right_shift_(32)

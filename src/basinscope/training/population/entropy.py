@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from .updates import Layout, Rows
+from .updates import Layout, MemberRows
 
 
 @dataclass(frozen=True)
@@ -36,8 +36,8 @@ class EntropySGD:
         return True
 
     def start(self, points: Tensor, layout: Layout, order: Sequence[int]) -> dict[str, Tensor]:
-        own = {"centre": points.clone(), "mean": points.clone()}
-        return own | {name: torch.zeros_like(points) for name in ("inner", "outer") if self.momentum}
+        slots = {"centre": points.clone(), "mean": points.clone()}
+        return slots | {name: torch.zeros_like(points) for name in ("inner", "outer") if self.momentum}
 
     def factors(self, steps: Tensor, dtype: torch.dtype) -> tuple[Tensor, ...]:
         """Whether an inner loop begins, whether it ends, and γ of its outer step."""
@@ -46,7 +46,7 @@ class EntropySGD:
         pull = self.gamma * (1 + self.scoping) ** outer
         return (place == 0).to(dtype), (place == self.inner_steps - 1).to(dtype), pull.to(dtype)
 
-    def apply(self, rows: Rows) -> None:
+    def apply(self, rows: MemberRows) -> None:
         begins, ends, pull = rows.factors
         points, centre, mean = rows.points, rows.slots["centre"], rows.slots["mean"]
         centre.lerp_(points, begins)

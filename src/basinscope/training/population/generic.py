@@ -38,15 +38,16 @@ class Generic:
         return samples.inputs, samples.target
 
     def _losses(self, points: Tensor, inputs: Tree, target: Tree, axis: int | None) -> tuple[Tensor, Tensor | None]:
-        def one(point: Tensor, own: Tree, wanted: Tree) -> tuple[Tensor, Tensor]:
-            output = self._land.outputs(self._land.unflatten(point[: self._land.dimension]), own)
-            return self._land.loss.per_sample(output, wanted), self._met(output, wanted)
+        def of_member(point: Tensor, inputs: Tree, target: Tree) -> tuple[Tensor, Tensor]:
+            output = self._land.outputs(self._land.unflatten(point[: self._land.dimension]), inputs)
+            return self._land.loss.per_sample(output, target), self._met(output, target)
 
         with math_attention():
-            losses, met = vmap(one, in_dims=(0, axis, axis))(points, inputs, target)
+            losses, met = vmap(of_member, in_dims=(0, axis, axis))(points, inputs, target)
         return losses, met if self._categorical else None
 
     def _met(self, output: Tensor, target: Tree) -> Tensor:
+        """Whether each label is met, or the share of its positions where a sample has several."""
         if not self._categorical:
             return torch.zeros(())
         scores = logits(output).detach()

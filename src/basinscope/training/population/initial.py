@@ -19,12 +19,12 @@ def stacked_weights(
 ) -> tuple[nn.Module, Tensor]:
     """A copy of the first network on `device`, and the free parameters of all of them as rows."""
     if callable(models) and not isinstance(models, nn.Module):
-        networks = _built(models, members)
+        networks = _networks(models, members)
     elif isinstance(models, Sequence) and len(models) == len(members):
         networks = models
     else:
-        found = f"{len(models)} networks" if isinstance(models, Sequence) else type(models).__name__
-        raise InputError(f"models must be a function that builds a network, or {len(members)} networks, got {found}")
+        kind = f"{len(models)} networks" if isinstance(models, Sequence) else type(models).__name__
+        raise InputError(f"models must be a function that builds a network, or {len(members)} networks, got {kind}")
     first: nn.Module | None = None
     rows = []
     for m, network in enumerate(networks):
@@ -40,7 +40,8 @@ def stacked_weights(
     return first.to(device=device), torch.stack(rows)
 
 
-def _built(build: Callable[[], nn.Module], members: Sequence[Member]) -> Sequence[nn.Module]:
+def _networks(build: Callable[[], nn.Module], members: Sequence[Member]) -> Sequence[nn.Module]:
+    """One network for each member, made with torch seeded by its seed."""
     networks = []
     with torch.random.fork_rng(devices=[]):
         for member in members:
@@ -50,6 +51,7 @@ def _built(build: Callable[[], nn.Module], members: Sequence[Member]) -> Sequenc
 
 
 def _free(network: nn.Module) -> Tensor:
+    """The free parameters of a network as one vector."""
     pieces = [parameter.detach().reshape(-1).cpu() for parameter in network.parameters() if parameter.requires_grad]
     if not pieces:
         raise InputError("the network has no free parameters: expected some with requires_grad=True")
@@ -73,10 +75,10 @@ def _refuse_other(first: nn.Module, network: nn.Module, member: int) -> None:
     for name, parameter in ours.items():
         other = theirs.get(name)
         if other is None or other.shape != parameter.shape or other.dtype != parameter.dtype:
-            found = "absent" if other is None else f"{other.dtype} of shape {tuple(other.shape)}"
+            description = "absent" if other is None else f"{other.dtype} of shape {tuple(other.shape)}"
             raise InputError(
                 f"members must be of one architecture: parameter '{name}' is {parameter.dtype} of shape "
-                f"{tuple(parameter.shape)} in member 0, {found} in member {member}"
+                f"{tuple(parameter.shape)} in member 0, {description} in member {member}"
             )
         if other.requires_grad != parameter.requires_grad:
             raise InputError(

@@ -19,9 +19,9 @@ from torch import Tensor, nn
 from ...landscape import Landscape
 
 ALIGNMENT = 4  # elements: what vectorized loads and tensor cores ask for in float32
-_LOWEST = -1e30  # a score whose probability is exactly zero
-_SCORES = 16  # columns of the last layer: a softmax over fewer is not vectorized on a CPU
-_SATURATED = 32.0  # tanh and the logistic function are exactly 1 here, to float64
+_IMPOSSIBLE_SCORE = -1e30  # its probability is exactly zero
+_MIN_SCORES = 16  # columns of the last layer: a softmax over fewer is not vectorized on a CPU
+_SATURATION = 32.0  # where tanh and the logistic function are exactly 1, to float64
 
 
 def padded(size: int) -> int:
@@ -31,7 +31,7 @@ def padded(size: int) -> int:
 
 @dataclass(frozen=True)
 class Activation:
-    """An elementwise function, its derivative from its output, and where it is one."""
+    """An elementwise function, its derivative from its output, and an argument where it is one."""
 
     apply: Callable[[Tensor], Tensor] | None  # in place
     backward: Callable[[Tensor, Tensor], Tensor] | None  # (gradient, output) -> gradient, in place
@@ -54,36 +54,37 @@ IDENTITY = Activation(None, None, 1.0)
 _ACTIVATIONS: dict[type[nn.Module], Activation] = {
     nn.Identity: IDENTITY,
     nn.ReLU: Activation(torch.relu_, _relu_backward, 1.0),
-    nn.Sigmoid: Activation(torch.sigmoid_, _sigmoid_backward, _SATURATED),
-    nn.Tanh: Activation(torch.tanh_, _tanh_backward, _SATURATED),
+    nn.Sigmoid: Activation(torch.sigmoid_, _sigmoid_backward, _SATURATION),
+    nn.Tanh: Activation(torch.tanh_, _tanh_backward, _SATURATION),
 }
 
 
 @dataclass(frozen=True)
 class Shape:
-    """How an activation is laid out: `blocks` of `width` columns, each with channels · columns values, then a one.
-
-    `order` gives for each unit, in the order torch flattens it (channel, row, column), its column in the matrix.
-    """
+    """The layout of an activation: `blocks` of `width` columns, each with channels · columns values, then a one."""
 
     channels: int
     blocks: int
     columns: int
-    least: int = 0  # the width is at least this
+    min_width: int = 0
 
     @property
     def values(self) -> int:
+        """Values in a block."""
         return self.channels * self.columns
 
     @property
     def width(self) -> int:
-        return padded(max(self.values + 1, self.least))
+        """Columns of a block: its values, the one, and zeros."""
+        return padded(max(self.values + 1, self.min_width))
 
     @property
     def total(self) -> int:
+        """Columns of all blocks."""
         return self.blocks * self.width
 
     def order(self) -> Tensor:
+        """For each unit, in the order torch flattens it (channel, row, column), its column in the matrix."""
         channel, block, column = torch.meshgrid(
             torch.arange(self.channels), torch.arange(self.blocks), torch.arange(self.columns), indexing="ij"
         )
@@ -94,10 +95,13 @@ class Shape:
 class Layer:
     """One weight layer: windows of `kernel` blocks of `inputs` times T give the blocks of `outputs`.
 
-    The parameters lie at `offset` of a member's row: as T itself where no weight occurs twice, else compactly, and
-    then `entries` says which of the `size` stored values stands at each place of T, `turned` the same for T with its
-    blocks in reverse order, each transposed, and `repeats` (r, size) where in T each stored value occurs, padded with
-    the number of T's entries.
+    The parameters lie at `offset` of a member's row, `size` numbers of them: as T itself where no weight occurs twice,
+    and otherwise each once, with three tables.
+
+    Attributes:
+        entries: which of the stored values stands at each place of T.
+        turned: the same for T with its blocks in reverse order, each transposed.
+        repeats: (r, size), where in T each stored value occurs, padded with the number of T's entries.
     """
 
     inputs: Shape
@@ -146,15 +150,15 @@ class Layer:
 
 
 @dataclass(frozen=True)
-class Plan:
-    """A network as layers, and how its parameters lie in a row: `template` with the parameters put at `places`."""
+class LayerPlan:
+    """A network as layers, and the layout of its parameters in a row: `template` with the parameters at `places`."""
 
     layers: tuple[Layer, ...]
     template: Tensor  # (D,)
     places: Tensor  # (d,), in the order of the landscape's parameters
 
 
-def plan_of(land: Landscape) -> Plan | None:
+def plan_of(land: Landscape) -> LayerPlan | None:
     """The plan of a plain chain of Linear, unpadded stride-1 Conv2d and ReLU, Tanh or Sigmoid; None for all else."""
     inputs = land.samples.inputs
     parts = _chain(land.module)
@@ -165,8 +169,8 @@ def plan_of(land: Landscape) -> Plan | None:
     steps = _steps(parts, flat=inputs.ndim == 2)
     if not steps:
         return None
-    owned = [f"{name}.{kind}" for name, part, _ in steps for kind, _ in part.named_parameters()]
-    if sorted(owned) != sorted(land.parameters):
+    in_layers = [f"{name}.{kind}" for name, part, _ in steps for kind, _ in part.named_parameters()]
+    if sorted(in_layers) != sorted(land.parameters):
         return None  # some are tied or held fixed
     if isinstance(steps[0][1], nn.Linear):
         shape = Shape(inputs[0].numel(), 1, 1)
@@ -207,7 +211,7 @@ def _chain(module: nn.Module, prefix: str = "") -> list[tuple[str, nn.Module]] |
     """The modules of a Sequential in order, nested ones unrolled, if all are known, without hooks and used once."""
     if type(module) is not nn.Sequential:
         return None
-    found: list[tuple[str, nn.Module]] = []
+    chain: list[tuple[str, nn.Module]] = []
     for name, child in module.named_children():
         if child._forward_hooks or child._forward_pre_hooks:
             return None
@@ -215,17 +219,17 @@ def _chain(module: nn.Module, prefix: str = "") -> list[tuple[str, nn.Module]] |
             inner = _chain(child, f"{prefix}{name}.")
             if inner is None:
                 return None
-            found += inner
+            chain += inner
         elif type(child) in (nn.Linear, nn.Conv2d, nn.Flatten) or type(child) in _ACTIVATIONS:
-            found.append((prefix + name, child))
+            chain.append((prefix + name, child))
         else:
             return None
-    weights = [id(child) for _, child in found if isinstance(child, (nn.Linear, nn.Conv2d))]
-    return found if len(weights) == len(set(weights)) == _uses(module) else None
+    weights = [id(child) for _, child in chain if isinstance(child, (nn.Linear, nn.Conv2d))]
+    return chain if len(weights) == len(set(weights)) == _uses(module) else None
 
 
 def _uses(module: nn.Module) -> int:
-    """How many times a weight layer is run: a module that stands in a Sequential twice is run twice."""
+    """The number of runs of weight layers: a module that stands in a Sequential twice is run twice."""
     total = 0
     for child in module._modules.values():
         total += _uses(child) if isinstance(child, nn.Sequential) else isinstance(child, (nn.Linear, nn.Conv2d))
@@ -233,6 +237,7 @@ def _uses(module: nn.Module) -> int:
 
 
 def _plain(part: nn.Linear | nn.Conv2d) -> bool:
+    """Whether a layer is linear, or a convolution of stride 1 without padding, dilation or groups."""
     return isinstance(part, nn.Linear) or (
         part.stride == (1, 1)
         and part.padding in ((0, 0), "valid")
@@ -258,25 +263,27 @@ class _Builder:
         """Append a layer; the shape of what comes out, or None if the layer does not fit what goes in."""
         weight = self._land.parameters[f"{name}.weight"]
         bias = part.bias is not None
-        least = _SCORES if last else 0
+        min_width = _MIN_SCORES if last else 0
+        # The table of T: which parameter stands at each place.
         if isinstance(part, nn.Linear):
             if part.in_features != inputs.channels * inputs.blocks * inputs.columns:
                 return None
-            outputs, kernel = Shape(part.out_features, 1, 1, least), inputs.blocks
+            outputs, kernel = Shape(part.out_features, 1, 1, min_width), inputs.blocks
             table = _dense(weight, bias, inputs, outputs)
         else:
             kernel, across = (int(size) for size in part.kernel_size)
             if part.in_channels != inputs.channels or kernel > inputs.blocks or across > inputs.columns:
                 return None
-            outputs = Shape(part.out_channels, inputs.blocks - kernel + 1, inputs.columns - across + 1, least)
+            outputs = Shape(part.out_channels, inputs.blocks - kernel + 1, inputs.columns - across + 1, min_width)
             table = _toeplitz(weight, bias, inputs, outputs)
             if outputs.blocks > 1 and last:
                 return None
         count = weight.numel() + (len(weight) if bias else 0)
+        # The entry that hands the one on. In the last layer, columns that are no scores get one of probability zero.
         one = inputs.values  # the row of T that meets the one of the window's first block
         scores = self._land.loss.family == "categorical"
         if last:
-            constant = _LOWEST if scores else 0.0
+            constant = _IMPOSSIBLE_SCORE if scores else 0.0
             table[one, outputs.values :] = count + 1
         else:
             constant = activation.one
@@ -288,48 +295,56 @@ class _Builder:
     def _store(
         self, name: str, table: Tensor, weights: int, count: int, constant: float, layer: Callable[..., Layer]
     ) -> None:
-        """`table` says of each entry of T which parameter it is; `count` is zero, `count` + 1 the constant."""
+        """Set aside the numbers of a layer, and where its parameters lie among them.
+
+        `table` holds the number of the parameter at each entry of T; `count` stands for zero, `count` + 1 for the
+        constant.
+        """
         places = _occurrences(table, count)
+        # No weight occurs twice: T itself is stored, and nothing need be gathered.
         if len(places) == 1:
             values = torch.zeros(len(table), dtype=torch.float64)
             values[table == count + 1] = constant
             self._layers.append(layer(len(values)))
             stored = places[0]
-        else:
+        else:  # each weight is stored once, and T is gathered from them
             values = torch.zeros(padded(count + 2), dtype=torch.float64)
             values[count + 1] = constant
             repeats = torch.full((len(places), len(values)), len(table))
             repeats[:, :count] = places
-            made = layer(len(values), table, repeats=repeats)
-            blocks = table.view(made.kernel, made.inputs.width, made.outputs.width)
-            self._layers.append(replace(made, turned=blocks.flip(0).mT.flatten()))
+            without_turned = layer(len(values), table, repeats=repeats)
+            blocks = table.view(without_turned.kernel, without_turned.inputs.width, without_turned.outputs.width)
+            self._layers.append(replace(without_turned, turned=blocks.flip(0).mT.flatten()))
             stored = torch.arange(count)
         self._places[f"{name}.weight"] = self._offset + stored[:weights]
         self._places[f"{name}.bias"] = self._offset + stored[weights:]
         self._template.append(values)
         self._offset += len(values)
 
-    def plan(self) -> Plan:
+    def plan(self) -> LayerPlan:
+        """The layers added so far as one network."""
         land = self._land
         places = torch.cat([self._places[name] for name in land.parameters])
         template = torch.cat(self._template).to(device=land.device, dtype=land.dtype)
-        return Plan(tuple(layer.to(land.device) for layer in self._layers), template, places.to(land.device))
+        return LayerPlan(tuple(layer.to(land.device) for layer in self._layers), template, places.to(land.device))
 
 
 def _occurrences(table: Tensor, count: int) -> Tensor:
     """For each parameter the places where it occurs, (copies, count), padded with the length of the table."""
-    held = (table < count).nonzero().squeeze(1)
-    order = torch.argsort(table[held], stable=True)
-    numbers, places = table[held][order], held[order]
+    # The places of T that hold a parameter, sorted by parameter.
+    occupied = (table < count).nonzero().squeeze(1)
+    order = torch.argsort(table[occupied], stable=True)
+    numbers, places = table[occupied][order], occupied[order]
+    # The rank of each place among those of its parameter is its row in the result.
     times = torch.bincount(numbers, minlength=count)
     rank = torch.arange(len(places)) - (torch.cumsum(times, 0) - times)[numbers]
-    found = torch.full((int(times.max()), count), len(table))
-    found[rank, numbers] = places
-    return found
+    occurrences = torch.full((int(times.max()), count), len(table))
+    occurrences[rank, numbers] = places
+    return occurrences
 
 
 def _dense(weight: Tensor, bias: bool, inputs: Shape, outputs: Shape) -> Tensor:
-    """Which parameter stands where in T: weight (outputs, inputs) in torch's order, then the bias, then zero."""
+    """The number of the parameter at each place of T: weight (outputs, inputs) in torch's order, then the bias."""
     units = weight.shape[1]
     count = weight.numel() + (len(weight) if bias else 0)
     table = torch.full((inputs.total, outputs.width), count)
@@ -341,7 +356,7 @@ def _dense(weight: Tensor, bias: bool, inputs: Shape, outputs: Shape) -> Tensor:
 
 
 def _toeplitz(weight: Tensor, bias: bool, inputs: Shape, outputs: Shape) -> Tensor:
-    """The same for a convolution: T[(dy, x + dx, c), (x, o)] = weight[o, c, dy, dx]."""
+    """The parameter's number at each place of a convolution's T[(dy, x + dx, c), (x, o)] = weight[o, c, dy, dx]."""
     out, channels, kernel, across = weight.shape
     count = weight.numel() + (out if bias else 0)
     table = torch.full((kernel * inputs.width, outputs.width), count)

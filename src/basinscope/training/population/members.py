@@ -1,4 +1,4 @@
-"""What the members of a population may differ in."""
+"""The members of a population: their settings, and the samples that they are trained on."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch import Tensor
 
 from ...checks import positive, whole
 from ...errors import InputError
-from .draws import LARGEST_BATCH
+from .draws import MAX_BATCH
 
 Subset = Sequence[int] | Tensor | None
 
@@ -44,8 +44,8 @@ class Member:
         positive("lr", self.lr)
         if not (isinstance(self.weight_decay, (int, float)) and 0 <= self.weight_decay < math.inf):
             raise InputError(f"weight_decay must be a finite number of at least 0, got {self.weight_decay!r}")
-        if whole("batch_size", self.batch_size, least=1) > LARGEST_BATCH:
-            raise InputError(f"batch_size must be at most {LARGEST_BATCH:,}, got {self.batch_size:,}")
+        if whole("batch_size", self.batch_size, least=1) > MAX_BATCH:
+            raise InputError(f"batch_size must be at most {MAX_BATCH:,}, got {self.batch_size:,}")
 
 
 @dataclass(frozen=True)
@@ -70,30 +70,31 @@ def subsets_of(subsets: Sequence[Subset], n: int) -> Subsets:
     """Each distinct subset once, checked to lie in 0..n−1.
 
     Examples:
-        >>> found = subsets_of([range(3), None, range(3)], 5)
-        >>> found.table.tolist(), found.offsets.tolist(), found.sizes.tolist()
+        >>> subsets = subsets_of([range(3), None, range(3)], 5)
+        >>> subsets.table.tolist(), subsets.offsets.tolist(), subsets.sizes.tolist()
         ([0, 1, 2, 0, 1, 2, 3, 4], [0, 3, 0], [3, 5, 3])
     """
     pieces: list[Tensor] = []
-    known: dict[str, tuple[int, int]] = {}
-    seen: dict[int, str] = {}  # the same object again needs no second look
+    places_of: dict[str, tuple[int, int]] = {}  # offset and size by digest
+    digest_of: dict[int, str] = {}  # by object: one that was passed twice is read once
     digests = []
     total = 0
     for m, subset in enumerate(subsets):
-        if id(subset) not in seen:
+        if id(subset) not in digest_of:
             numbers = torch.arange(n) if subset is None else _numbers(m, subset, n)
             digest = hashlib.sha256(numbers.numpy().tobytes()).hexdigest()
-            seen[id(subset)] = digest
-            if digest not in known:
-                known[digest] = (total, len(numbers))
+            digest_of[id(subset)] = digest
+            if digest not in places_of:
+                places_of[digest] = (total, len(numbers))
                 pieces.append(numbers)
                 total += len(numbers)
-        digests.append(seen[id(subset)])
-    places = torch.tensor([known[digest] for digest in digests])
+        digests.append(digest_of[id(subset)])
+    places = torch.tensor([places_of[digest] for digest in digests])
     return Subsets(torch.cat(pieces), places[:, 0].contiguous(), places[:, 1].contiguous(), digests)
 
 
 def _numbers(member: int, subset: Sequence[int] | Tensor, n: int) -> Tensor:
+    """A subset as sample numbers, checked."""
     if isinstance(subset, range):
         subset = torch.arange(subset.start, subset.stop, subset.step)
     try:

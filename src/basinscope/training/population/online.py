@@ -10,11 +10,11 @@ import torch
 from torch import Tensor, nn
 
 from ...errors import InputError
-from ...optim import OnlineNGD as Alone
+from ...optim import OnlineNGD as OfOneNetwork
 from ...optim.axes import Axes, AxisSettings, axes_of, rank_of_axis
 from ...optim.lowrank import LowRank
 from ...optim.natural import WARMUP_STEPS
-from .updates import Layout, Rows
+from .updates import Layout, MemberRows
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class OnlineNGD:
     def __post_init__(self) -> None:
         for alpha in set(_values(self.alpha)):
             for epsilon in set(_values(self.epsilon)):  # the optimizer's checks are ours
-                Alone([nn.Parameter(torch.zeros(2, 2))], **{**asdict(self), "alpha": alpha, "epsilon": epsilon})
+                OfOneNetwork([nn.Parameter(torch.zeros(2, 2))], **{**asdict(self), "alpha": alpha, "epsilon": epsilon})
 
     @property
     def capturable(self) -> bool:
@@ -57,8 +57,8 @@ class OnlineNGD:
             values = _values(getattr(self, name))
             if len(values) not in (1, len(order)):
                 raise InputError(f"{name} must be a number or one for each of {len(order)} members, got {len(values)}")
-            own = [values[m % len(values)] for m in order]
-            slots[name] = torch.tensor(own, dtype=torch.float64, device=points.device)
+            by_row = [values[m % len(values)] for m in order]
+            slots[name] = torch.tensor(by_row, dtype=torch.float64, device=points.device)
         for number, axis, size in axes_of(layout.shapes):
             rank = rank_of_axis(self.rank, axis, size)
             slots[f"basis.{number}.{axis}"] = points.new_zeros(len(points), rank, size)
@@ -71,7 +71,7 @@ class OnlineNGD:
         renewed = (steps <= WARMUP_STEPS) | ((steps - 1) % self.update_period == 0)
         return (steps == 1).tolist(), renewed.tolist()
 
-    def apply(self, rows: Rows) -> None:
+    def apply(self, rows: MemberRows) -> None:
         first, renewed = rows.factors
         rows.gradient.addcmul_(rows.points, rows.decay)
         shapes = rows.layout.shapes
@@ -82,12 +82,13 @@ class OnlineNGD:
                 (number, axis): LowRank(*(rows.slots[f"{part}.{number}.{axis}"] for part in LowRank._fields))
                 for number, axis, _ in axes_of(shapes)
             }
-            own = {name: rows.slots[name] for name in ("alpha", "epsilon")}
-            rows.cache["axes"], rows.cache["settings"] = Axes(states, leading=1), AxisSettings.of({**vars(self), **own})
+            damping = {name: rows.slots[name] for name in ("alpha", "epsilon")}
+            rows.cache["axes"] = Axes(states, leading=1)
+            rows.cache["settings"] = AxisSettings.of({**vars(self), **damping})
         settings = rows.cache["settings"]
-        found = rows.cache["axes"].directions(gradients, [settings] * len(shapes), [renewed] * len(shapes), first)
+        directions = rows.cache["axes"].directions(gradients, [settings] * len(shapes), [renewed] * len(shapes), first)
         move = torch.zeros_like(rows.gradient)
-        move[:, rows.layout.places] = torch.cat([direction.flatten(1) for direction in found], dim=1)
+        move[:, rows.layout.places] = torch.cat([direction.flatten(1) for direction in directions], dim=1)
         if self.momentum:
             velocity = rows.slots["velocity"].mul_(self.momentum).add_(move)
             move = move.add_(velocity, alpha=self.momentum) if self.nesterov else velocity

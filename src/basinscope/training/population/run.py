@@ -26,8 +26,8 @@ from .program import program_of
 from .steps import BLOCK, State, Stepper
 from .updates import Layout, Update, update_of
 
-_FIRST = 512  # samples on which the loss at the start is measured
-_EVALUATION = {"cpu": 64 * 2**20, "cuda": 4 * 2**30}  # bytes for the activations
+_MAX_INITIAL_SAMPLES = 512  # on which the loss at the start is measured
+_MAX_ACTIVATION_BYTES = {"cpu": 64 * 2**20, "cuda": 4 * 2**30}  # of an evaluation
 
 
 @dataclass(frozen=True)
@@ -47,12 +47,13 @@ class Population:
     through vmap; on a GPU a block of steps is one CUDA graph, in the precision of `set_float32_matmul_precision`.
 
     A member whose weights or loss are no longer finite, or whose batch loss passes `ceiling`, is put back to where it
-    was at the start of the block of 32 steps and frozen: `diverged` says which and when, and evaluates to NaN.
+    was at the start of the block of 32 steps and frozen. Its number and the step are in `diverged`, and its losses are
+    NaN.
 
     Args:
         models: a function that builds a network, called once per member with torch seeded by the member's seed; or the
             networks themselves, one per member.
-        members: what the members differ in.
+        members: the settings of each member.
         data: as for `Landscape`; subsets are numbers of these samples.
         loss: as for `Landscape`; its mean over a batch is minimized.
         optimizer: `adam`, `sgd`, or an `Adam`, `SGD` or `OnlineNGD` of this package.
@@ -90,32 +91,36 @@ class Population:
             raise InputError("members must be a non-empty list of Member(...)")
         memory = None if memory is None else whole("memory", memory, least=1)
         limit = None if ceiling is None else positive("ceiling", ceiling)
+        # One network stands for all: its landscape holds the data and the loss, and the program is made from it.
         self._model, weights = stacked_weights(models, self.members, device)
         self._loss, self._sigma = loss, sigma
         self._land = Landscape(self._model, loss, data, sigma=sigma)
         self._update = update_of(optimizer)
         self._program = program_of(self._land)
-        place = self._land.device
-        self._subsets = subsets_of([member.subset for member in self.members], self._land.n).to(place)
+        # Members of one batch size lie side by side, so that rows are not in the order of the members.
+        device = self._land.device
+        self._subsets = subsets_of([member.subset for member in self.members], self._land.n).to(device)
         self._order = order_of(self.members)
-        self._rows = torch.tensor(self._order, device=place).argsort()  # of each member
+        self._rows = torch.tensor(self._order, device=device).argsort()  # of each member
         self._layout = Layout(self._program.places, tuple(tensor.shape for tensor in self._land.parameters.values()))
-        self._state = self._start(weights.to(place))
-        started = self._averages(self._land, self._subsets, _FIRST).loss
+        # The loss at the start bounds what counts as divergence.
+        self._state = self._start(weights.to(device))
+        initial_losses = self._averages(self._land, self._subsets, _MAX_INITIAL_SAMPLES).loss
         self._stepper = Stepper(
             self._program,
             self._update,
             groups_of(self.members, self._order, self._subsets),
-            self._program.pool(self._land.samples.to(place)),
+            self._program.pool(self._land.samples.to(device)),
             self._layout,
             self._state,
             self._column(lambda member: member.lr),
             self._column(lambda member: member.weight_decay),
-            self._ceiling(started, limit).to(place),
+            self._ceiling(initial_losses, limit).to(device),
             memory,
         )
 
     def _start(self, weights: Tensor) -> State:
+        """The state before the first step."""
         program, count = self._program, len(self.members)
         points = program.template.repeat(count, 1)
         points[:, program.places] = weights[self._order]
@@ -131,14 +136,15 @@ class Population:
         """A setting of the members, in rows."""
         return torch.tensor([float(value(self.members[m])) for m in self._order], dtype=torch.float64)
 
-    def _ceiling(self, started: Tensor, limit: float | None) -> Tensor:
-        bad = [m for m, value in enumerate(started.tolist()) if not value < float("inf")]
+    def _ceiling(self, initial_losses: Tensor, limit: float | None) -> Tensor:
+        """The largest credible batch loss of every row."""
+        bad = [m for m, value in enumerate(initial_losses.tolist()) if not value < float("inf")]
         if bad:
             raise InputError(f"the loss of members {bad[:8]} is not finite at the start — check their initial weights")
-        ceilings = (100 * started).clamp(min=100) if limit is None else torch.full_like(started, limit)
+        ceilings = (100 * initial_losses).clamp(min=100) if limit is None else torch.full_like(initial_losses, limit)
         return ceilings[self._order].to(self._state.points.dtype)
 
-    # ------------------------------------------------------------------ what it is
+    # ------------------------------------------------------------------ members
 
     def __len__(self) -> int:
         return len(self.members)
@@ -174,7 +180,7 @@ class Population:
 
     def model(self, member: int) -> nn.Module:
         """One member as a network of its own, with its present weights."""
-        self._checked(member)
+        self._check_number(member)
         network = copy.deepcopy(self._model)
         parameters = dict(network.named_parameters())
         with torch.no_grad():
@@ -184,17 +190,17 @@ class Population:
 
     def landscape(self, member: int) -> Landscape:
         """The landscape of one member on its own training samples, to measure it."""
-        self._checked(member)
+        self._check_number(member)
         point = {name: stacked[member] for name, stacked in self.parameters.items()}
         return self._land.subset(self._subsets.of(member).cpu()).at(point)
 
     def batch(self, member: int, step: int) -> Tensor:
         """The numbers of the samples that a member sees at a step (0, 1, …): what its twin trained alone must see."""
-        self._checked(member)
+        self._check_number(member)
         group = groups_of([self.members[member]], [0], subsets_of([self.members[member].subset], self._land.n))[0]
         return group.draw(whole("step", step, least=0), 1)[0, 0]
 
-    def _checked(self, member: int) -> None:
+    def _check_number(self, member: int) -> None:
         if not 0 <= whole("member", member) < len(self):
             raise InputError(f"member must lie in 0..{len(self) - 1}, got {member}")
 
@@ -225,10 +231,10 @@ class Population:
         path = None if checkpoint is None else Path(checkpoint)
         if path is not None and path.is_file():
             self.load(path)
-        began = saved = time.monotonic()
+        started = saved = time.monotonic()
         at = self.step
         with tracked(f"training {len(self)} networks", progress) as report:
-            while at < steps and (limit is None or time.monotonic() - began < limit):
+            while at < steps and (limit is None or time.monotonic() - started < limit):
                 stop = min(steps, (at // BLOCK + 1) * BLOCK)
                 self._stepper.block(stop - at)
                 at = self.step  # waits for the device
@@ -256,12 +262,12 @@ class Population:
         else:
             land = Landscape(self._model, self._loss, data, sigma=self._sigma)
             chosen = self._chosen([None] * len(self) if subsets is None else subsets, land)
-        found = self._averages(land, chosen)
-        lost = list(self.diverged)
-        for values in (found.loss, found.accuracy):
+        evaluation = self._averages(land, chosen)
+        diverged = list(self.diverged)
+        for values in (evaluation.loss, evaluation.accuracy):
             if values is not None:
-                values[lost] = torch.nan
-        return found
+                values[diverged] = torch.nan
+        return evaluation
 
     def _chosen(self, subsets: Sequence[Subset], land: Landscape) -> Subsets:
         if len(subsets) != len(self):
@@ -271,29 +277,31 @@ class Population:
     @torch.no_grad()
     def _averages(self, land: Landscape, subsets: Subsets, first: int | None = None) -> Evaluation:
         """Averages over each member's subset, or over its first samples; members of one subset go together."""
-        place = self._state.points.device
-        pool = self._program.pool(land.samples.to(place))
+        device = self._state.points.device
+        pool = self._program.pool(land.samples.to(device))
         loss = torch.empty(len(self), dtype=torch.float64)
         accuracy = torch.empty_like(loss) if land.loss.family == "categorical" else None
-        together: dict[str, list[int]] = {}
+        by_subset: dict[str, list[int]] = {}
         for m, digest in enumerate(subsets.digests):
-            together.setdefault(digest, []).append(m)
-        for group in together.values():
+            by_subset.setdefault(digest, []).append(m)
+        for group in by_subset.values():
             numbers = subsets.of(group[0])[:first]
-            bound = _EVALUATION.get(place.type, _EVALUATION["cpu"])
-            fit = max(1, bound // self._program.sample_bytes)  # members times samples
-            many = max(1, fit // min(len(numbers), 256))
-            for start in range(0, len(group), many):
-                some = group[start : start + many]
-                losses, met = self._sums(pool, some, numbers, max(1, fit // len(some)))
-                loss[some] = losses / len(numbers)
+            bound = _MAX_ACTIVATION_BYTES.get(device.type, _MAX_ACTIVATION_BYTES["cpu"])
+            # A tile of members times samples, as large as fits; with 256 samples at least, while there are as many.
+            tile = max(1, bound // self._program.sample_bytes)
+            most_members = max(1, tile // min(len(numbers), 256))
+            for start in range(0, len(group), most_members):
+                members = group[start : start + most_members]
+                losses, met = self._sums(pool, members, numbers, max(1, tile // len(members)))
+                loss[members] = losses / len(numbers)
                 if accuracy is not None and met is not None:
-                    accuracy[some] = met / len(numbers)
+                    accuracy[members] = met / len(numbers)
         return Evaluation(loss, accuracy)
 
-    def _sums(self, pool: Any, some: list[int], numbers: Tensor, size: int) -> tuple[Tensor, Tensor | None]:
-        points = self._state.points[self._rows[some]]
-        total = torch.zeros(len(some), dtype=torch.float64)
+    def _sums(self, pool: Any, members: list[int], numbers: Tensor, size: int) -> tuple[Tensor, Tensor | None]:
+        """Sums of the losses of some members, and of labels met, over samples of these numbers."""
+        points = self._state.points[self._rows[members]]
+        total = torch.zeros(len(members), dtype=torch.float64)
         hits: Tensor | None = None
         for piece in numbers.split(size):
             inputs, target = (map_tensors(lambda tensor: tensor[piece], part) for part in pool)  # noqa: B023
@@ -314,12 +322,13 @@ class Population:
         """Go on from a file that `save` wrote for a population of the same members, data and optimizer."""
         if not Path(path).is_file():
             raise InputError(f"checkpoint {path} is not there")
-        found = store.load(Path(path), self._about())
+        loaded = store.load(Path(path), self._about())
         for name, tensor in self._tensors().items():
-            tensor.copy_(found[name])
+            tensor.copy_(loaded[name])
         self._stepper.reset_rates()
 
     def _tensors(self) -> dict[str, Tensor]:
+        """The tensors of a checkpoint."""
         state = self._state
         return {
             "points": state.points,
@@ -330,7 +339,7 @@ class Population:
         }
 
     def _about(self) -> dict[str, Any]:
-        """What a checkpoint must agree with to be resumed."""
+        """The settings that a checkpoint must agree with to be resumed."""
         if not hasattr(self, "_description"):
             self._description = {
                 "format": 1,

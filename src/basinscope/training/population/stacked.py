@@ -10,7 +10,7 @@ from torch.nn import functional
 
 from ...landscape import Landscape
 from ...samples import Samples
-from .layers import Layer, Plan
+from .layers import Layer, LayerPlan
 
 
 class Stacked:
@@ -21,7 +21,7 @@ class Stacked:
         plan: its layers.
     """
 
-    def __init__(self, land: Landscape, plan: Plan) -> None:
+    def __init__(self, land: Landscape, plan: LayerPlan) -> None:
         self.template, self.places = plan.template, plan.places
         self._layers = plan.layers
         self._categorical = land.loss.family == "categorical"
@@ -41,7 +41,7 @@ class Stacked:
 
     @property
     def tile_bytes(self) -> int:
-        """What stays in a core's cache."""
+        """Bytes that stay in the cache of a processor core."""
         return 2**22
 
     def pool(self, samples: Samples) -> tuple[Tensor, Tensor]:
@@ -57,7 +57,7 @@ class Stacked:
         return rows, functional.pad(target, (0, self._width - target.shape[1]))
 
     def _forward(self, points: Tensor, inputs: Tensor) -> Iterator[tuple[Layer, Tensor, Tensor]]:
-        """Each layer with its matrices and what came out of it."""
+        """Each layer with its matrices and its outputs."""
         for layer in self._layers:
             matrix = layer.matrix(points)
             outputs = inputs.new_empty(*inputs.shape[:2], layer.outputs.total)
@@ -73,27 +73,29 @@ class Stacked:
 
         `inputs` (M, b, ·) and `target` (M, b, …) are rows of a pool.
         """
-        passed = list(self._forward(points, inputs))
-        scores = passed[-1][2]
+        # Forward, with everything kept for the way back.
+        trace = list(self._forward(points, inputs))
+        scores = trace[-1][2]
         if losses is not None:
             losses.copy_(self._per_sample(scores, target).mean(1))
+        # Backward: each layer's gradient, then the gradient of what is below it.
         delta = self._residual(scores, target)
-        for i in reversed(range(len(passed))):
-            layer, matrix, _ = passed[i]
-            below = inputs if i == 0 else passed[i - 1][2]
+        for i in reversed(range(len(trace))):
+            layer, matrix, _ = trace[i]
+            below = inputs if i == 0 else trace[i - 1][2]
             self._collect(layer, below, delta, gradient)
             if i > 0:
                 delta = _backward(layer, matrix, points, delta)
-                activation = passed[i - 1][0].activation
+                activation = trace[i - 1][0].activation
                 if activation.backward is not None:
                     delta = activation.backward(delta, below)
 
     def _collect(self, layer: Layer, below: Tensor, delta: Tensor, gradient: Tensor) -> None:
         """The gradient of T is belowᵀ delta / b, summed over windows; each parameter gathers its entries of T."""
-        own = gradient[:, layer.offset : layer.offset + layer.size]
+        stored = gradient[:, layer.offset : layer.offset + layer.size]
         entries = layer.depth * layer.outputs.width
         if layer.repeats is None:
-            flat = own
+            flat = stored
         else:
             flat = gradient.new_empty(len(gradient), entries + 1)
             flat[:, entries] = 0
@@ -102,7 +104,7 @@ class Stacked:
         for number, (read, write) in enumerate(layer.windows()):
             torch.baddbmm(slope, below[:, :, read].mT, delta[:, :, write], beta=int(number > 0), alpha=scale, out=slope)
         if layer.repeats is not None:
-            torch.sum(flat[:, layer.repeats], dim=1, out=own)
+            torch.sum(flat[:, layer.repeats], dim=1, out=stored)
 
     def _residual(self, scores: Tensor, target: Tensor) -> Tensor:
         """∂ loss / ∂ outputs, up to the variance: probabilities minus the label, or output minus target."""
@@ -121,9 +123,9 @@ class Stacked:
         members = len(points)
         everywhere = inputs.expand(members, *inputs.shape)
         *_, (_, _, scores) = self._forward(points, everywhere)
-        wanted = target.expand(members, *target.shape)
-        met = scores.argmax(-1) == wanted if self._categorical else None
-        return self._per_sample(scores, wanted), met
+        labels = target.expand(members, *target.shape)
+        met = scores.argmax(-1) == labels if self._categorical else None
+        return self._per_sample(scores, labels), met
 
 
 def _backward(layer: Layer, matrix: Tensor, points: Tensor, delta: Tensor) -> Tensor:

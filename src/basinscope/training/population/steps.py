@@ -13,10 +13,10 @@ from ...samples import Tree, map_tensors
 from ...streams import warming
 from .batches import Group
 from .program import Program
-from .updates import Layout, Rows, Update
+from .updates import Layout, MemberRows, Update
 
 BLOCK = 32  # steps; the minibatches of a block are drawn at once, and after each block diverged members are frozen
-_DRAWN = 2**25  # numbers of samples held at once on a GPU
+_MAX_INDICES = 2**25  # of samples, drawn at once on a GPU
 _GPU_SHARE = 8  # of the card's memory for activations, unless told otherwise
 
 
@@ -65,9 +65,8 @@ class Stepper:
         self._layout = layout
         free = torch.zeros_like(program.template)
         free[program.places] = 1
-        self._full_rate, self._decay = (
-            column.to(free)[:, None] * free for column in (lr, weight_decay)
-        )  # 0 at constants, which nothing may move
+        # Learning rates and weight decays are 0 at constants, which nothing may move.
+        self._full_rate, self._decay = (column.to(free)[:, None] * free for column in (lr, weight_decay))
         self._rate, self._ceiling = self._full_rate.clone(), ceiling
         self._gradient = torch.empty_like(state.points)
         self._before = torch.empty_like(state.points)
@@ -96,27 +95,29 @@ class Stepper:
         self._graphs[steps].replay()
 
     def _block(self, steps: int) -> None:
+        """The steps of a block one after another, with nothing that waits for the device."""
         state = self.state
         self._before.copy_(state.points)
         moments = state.step + torch.arange(1, steps + 1, dtype=torch.float64, device=state.step.device)
         factors = self._update.factors(moments, state.points.dtype)
         # few launches on a GPU, numbers that stay in the cache on a CPU
-        at_once = max(1, min(steps, _DRAWN // self._samples)) if self._cuda else 1
+        at_once = max(1, min(steps, _MAX_INDICES // self._samples)) if self._cuda else 1
         with torch.no_grad():
             for k in range(steps):
                 if k % at_once == 0:
-                    drawn = [group.draw(state.step + k, min(at_once, steps - k)) for group in self._groups]
-                numbers = [all_numbers[k % at_once] for all_numbers in drawn]
+                    indices = [group.draw(state.step + k, min(at_once, steps - k)) for group in self._groups]
+                numbers = [of_group[k % at_once] for of_group in indices]
                 self._step(numbers, tuple(factor[k] for factor in factors), measure=k == steps - 1)
             self._freeze()
             state.step.add_(steps)
 
-    def _step(self, drawn: list[Tensor], factors: tuple[Any, ...], measure: bool) -> None:
+    def _step(self, numbers: list[Tensor], factors: tuple[Any, ...], measure: bool) -> None:
+        """One step of all members on the samples of these numbers, by group; with `measure`, their losses too."""
         state = self.state
-        for group, tiles, numbers in zip(self._groups, self._tiles, drawn, strict=True):
+        for group, tiles, of_group in zip(self._groups, self._tiles, numbers, strict=True):
             for rows in tiles:
-                own = numbers[rows.start - group.rows.start : rows.stop - group.rows.start]
-                inputs, target = (_taken(part, own) for part in self._pool)
+                of_tile = of_group[rows.start - group.rows.start : rows.stop - group.rows.start]
+                inputs, target = (_select(part, of_tile) for part in self._pool)
                 losses = state.losses[rows] if measure else None
                 self._program.gradient(state.points[rows], inputs, target, self._gradient[rows], losses)
                 if not self._cuda:  # while these rows are in the cache
@@ -125,36 +126,38 @@ class Stepper:
             self._apply(slice(None), factors)
 
     def _apply(self, rows: slice, factors: tuple[Any, ...]) -> None:
+        """The optimizer's part of a step."""
         slots = {name: slot[rows] for name, slot in self.state.slots.items()}
         points, gradient = self.state.points[rows], self._gradient[rows]
         cache = self._caches.setdefault((rows.start, rows.stop), {})
-        own = Rows(points, gradient, self._rate[rows], self._decay[rows], slots, factors, self._layout, cache)
-        self._update.apply(own)
+        self._update.apply(
+            MemberRows(points, gradient, self._rate[rows], self._decay[rows], slots, factors, self._layout, cache)
+        )
 
     def reset_rates(self) -> None:
         """Let those members move that have not diverged, after the state was changed from outside."""
         self._rate.copy_(torch.where(self.state.diverged[:, None] < 0, self._full_rate, 0.0))
 
     def _freeze(self) -> None:
-        """Put members that are not sound back to the start of the block, and stop them for good."""
+        """Put members that diverged back to the start of the block, and stop them for good."""
         state = self.state
         sound = torch.isfinite(state.points).all(1) & (state.losses <= self._ceiling)
         alive = state.diverged < 0
-        kept = sound & alive
-        state.points.copy_(torch.where(kept[:, None], state.points, self._before))
+        going_on = sound & alive
+        state.points.copy_(torch.where(going_on[:, None], state.points, self._before))
         for tensor in (*state.slots.values(), self._rate):
-            where = kept.view(-1, *[1] * (tensor.ndim - 1))
+            where = going_on.view(-1, *[1] * (tensor.ndim - 1))
             tensor.copy_(torch.where(where, tensor, torch.zeros_like(tensor)))
         state.diverged.copy_(torch.where(alive & ~sound, state.step, state.diverged))
 
     def _capture(self, steps: int) -> torch.cuda.CUDAGraph:
         """Record a block that reads and writes the same memory at every replay."""
         state = self.state
-        held = (state.points, *state.slots.values(), state.step, state.diverged, state.losses, self._rate)
-        saved = [tensor.clone() for tensor in held]
+        tensors = (state.points, *state.slots.values(), state.step, state.diverged, state.losses, self._rate)
+        saved = [tensor.clone() for tensor in tensors]
         with warming():
             self._block(1)
-        for tensor, value in zip(held, saved, strict=True):
+        for tensor, value in zip(tensors, saved, strict=True):
             tensor.copy_(value)
         graph = torch.cuda.CUDAGraph()
         pool = next((other.pool() for other in self._graphs.values()), None)
@@ -163,7 +166,8 @@ class Stepper:
         return graph
 
 
-def _taken(tree: Tree, numbers: Tensor) -> Tree:
+def _select(tree: Tree, numbers: Tensor) -> Tree:
+    """The samples of these numbers, with the leading axes of `numbers`."""
     return map_tensors(lambda tensor: tensor.index_select(0, numbers.flatten()).unflatten(0, numbers.shape), tree)
 
 

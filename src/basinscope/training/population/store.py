@@ -31,24 +31,24 @@ def load(path: Path, about: Mapping[str, Any]) -> dict[str, Tensor]:
     try:
         with path.open("rb") as stream, np.load(stream, allow_pickle=False) as archive:
             arrays = {name: torch.from_numpy(archive[name].copy()) for name in archive.files if name != _ABOUT}
-            found = json.loads(str(archive[_ABOUT]))
+            description = json.loads(str(archive[_ABOUT]))
     except (OSError, ValueError, KeyError, zipfile.BadZipFile, EOFError) as error:
         raise InputError(f"{path} is no checkpoint of a population ({error}) — delete it to start afresh") from error
     expected = json.loads(json.dumps(about))
-    differing = [key for key in expected if found.get(key) != expected[key]]
+    differing = [key for key in expected if description.get(key) != expected[key]]
     if differing:
-        parts = [f"{key}: {_told(found.get(key), expected[key])}" for key in differing]
+        parts = [f"{key}: {_difference(description.get(key), expected[key])}" for key in differing]
         raise InputError(
             f"{path} belongs to another population — {'; '.join(parts)} — pass another checkpoint, or delete it"
         )
     return arrays
 
 
-def _told(found: Any, expected: Any) -> str:
-    """Where two settings differ, in few words."""
-    if isinstance(found, list) and isinstance(expected, list):
-        if len(found) != len(expected):
-            return f"{len(found)} there, {len(expected)} here"
-        place = next(i for i, pair in enumerate(zip(found, expected, strict=True)) if pair[0] != pair[1])
-        return f"the first difference is at {place}: {found[place]} there, {expected[place]} here"
-    return f"{str(found)[:80]} there, {str(expected)[:80]} here"
+def _difference(stored: Any, expected: Any) -> str:
+    """The difference of two settings in few words."""
+    if isinstance(stored, list) and isinstance(expected, list):
+        if len(stored) != len(expected):
+            return f"{len(stored)} there, {len(expected)} here"
+        place = next(i for i, pair in enumerate(zip(stored, expected, strict=True)) if pair[0] != pair[1])
+        return f"the first difference is at {place}: {stored[place]} there, {expected[place]} here"
+    return f"{str(stored)[:80]} there, {str(expected)[:80]} here"

@@ -15,19 +15,24 @@ from ...errors import InputError
 
 @dataclass(frozen=True)
 class Layout:
-    """Where the entries of the parameters lie in a row, and the shapes of the parameters."""
+    """The places of the parameters' entries in a row, and the shapes of the parameters."""
 
     places: Tensor
     shapes: tuple[torch.Size, ...]
 
 
 @dataclass(frozen=True)
-class Rows:
-    """What a step works on, all with a leading axis of members. `gradient` may be used up.
+class MemberRows:
+    """The tensors of a step, all with a leading axis of members.
 
-    `rate` and `decay` hold learning rates and weight decays, with the shape of `points`; they are 0 where nothing may
-    move. `slots` is the optimizer's state, `factors` what depends on the number of the step alone, `cache` a place for
-    what these rows need in every step and no checkpoint holds.
+    Attributes:
+        points: the parameters, changed in place.
+        gradient: of the mean losses; a step may overwrite it.
+        rate, decay: learning rates and weight decays, with the shape of `points`; 0 where nothing may move.
+        slots: the optimizer's state.
+        factors: numbers that depend on the step alone, as `Update.factors` gives them.
+        layout: where the parameters lie in a row.
+        cache: objects that these rows need in every step and no checkpoint holds.
     """
 
     points: Tensor
@@ -41,7 +46,7 @@ class Rows:
 
 
 class Update(Protocol):
-    """How a step is taken."""
+    """An optimizer on stacked parameters."""
 
     @property
     def capturable(self) -> bool:
@@ -51,9 +56,9 @@ class Update(Protocol):
         """The state before the first step, each tensor with a leading axis; row r is member order[r]."""
 
     def factors(self, steps: Tensor, dtype: torch.dtype) -> tuple[Sequence[Any] | Tensor, ...]:
-        """What depends on the number of the step alone, for each of `steps` (1, 2, …), float64."""
+        """The numbers that depend on the step alone, for each of `steps` (1, 2, …), float64."""
 
-    def apply(self, rows: Rows) -> None:
+    def apply(self, rows: MemberRows) -> None:
         """Take a step in place."""
 
 
@@ -91,11 +96,11 @@ class Adam:
         root = (1 - self.betas[1] ** steps).sqrt()
         factor = root / (1 - self.betas[0] ** steps)
         if self.cosine:
-            passed = ((steps - 1) / self.cosine).clamp(max=1)
-            factor = factor * (1 + torch.cos(torch.pi * passed)) / 2
+            elapsed = ((steps - 1) / self.cosine).clamp(max=1)
+            factor = factor * (1 + torch.cos(torch.pi * elapsed)) / 2
         return factor.to(dtype), (self.eps * root).to(dtype)
 
-    def apply(self, rows: Rows) -> None:
+    def apply(self, rows: MemberRows) -> None:
         first, second, gradient = rows.slots["first"], rows.slots["second"], rows.gradient
         factor, floor = rows.factors
         beta1, beta2 = self.betas
@@ -139,7 +144,7 @@ class SGD:
     def factors(self, steps: Tensor, dtype: torch.dtype) -> tuple[Tensor, ...]:
         return ()
 
-    def apply(self, rows: Rows) -> None:
+    def apply(self, rows: MemberRows) -> None:
         move = rows.gradient.addcmul_(rows.points, rows.decay)
         if self.momentum:
             velocity = rows.slots["velocity"].mul_(self.momentum).add_(move)

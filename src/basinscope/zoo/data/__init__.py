@@ -4,6 +4,7 @@ from .catalogue import names as names
 from .fetching import fetch as fetch
 from .loading import load as load
 from .sets import DataSet as DataSet
+from .shrinking import shrink as shrink
 from .synthetic import deep_linear as deep_linear
 from .synthetic import mixture as mixture
 from .synthetic import modular_addition as modular_addition
@@ -25,5 +26,6 @@ __all__ = [
     "names",
     "reduced_rank",
     "seven_by_seven",
+    "shrink",
     "story",
 ]

@@ -1,4 +1,4 @@
-"""Which files make up each data set, where they come from, and what their hashes are."""
+"""The files of each data set, their addresses and their hashes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Source:
     what: str
     files: tuple[File, ...]
     licence: str = ""
-    # Known files that are not the official ones: name → md5. They hold part of the data, or a smaller view of them.
+    # Known files that are not the official ones: name → md5. They hold part of the data.
     editions: dict[str, str] = field(default_factory=dict)
 
 
@@ -119,7 +119,6 @@ _SOURCES = (
         editions={
             "train_32x32.mat": "018fb9e710c66a2453b9e1c8d2dd5a87",
             "test_32x32.mat": "b34125163805a41b9a1f6885246f5f43",
-            "svhn_7x7_gray.npz": "8d0f6b92429f11cd3d9257b9b3a36a3f",
         },
     ),
 )
@@ -139,20 +138,25 @@ def names() -> list[str]:
 
 def source_of(name: str) -> Source:
     """The source of that name."""
-    found = SOURCES.get(name.replace("-", "_"))
-    if found is None:
+    source = SOURCES.get(name.replace("-", "_"))
+    if source is None:
         raise InputError(f"unknown data set {name!r}: expected one of {', '.join(SOURCES)}")
-    return found
+    return source
 
 
 def data_folder(folder: str | Path | None = None) -> Path:
-    """Where data sets live: `folder`, else $BASINSCOPE_DATA, else the user's cache."""
+    """The folder of all data sets: `folder`, else $BASINSCOPE_DATA, else the user's cache."""
     if folder is not None:
         return Path(folder).expanduser()
-    named = os.environ.get("BASINSCOPE_DATA")
-    if named:
-        return Path(named).expanduser()
+    configured = os.environ.get("BASINSCOPE_DATA")
+    if configured:
+        return Path(configured).expanduser()
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "basinscope" / "data"
+
+
+def small_file(name: str) -> str:
+    """The name of the file that holds a data set's 7 × 7 view."""
+    return f"{name}_7x7_gray.npz"
 
 
 def md5(path: Path) -> str:
@@ -164,14 +168,14 @@ def md5(path: Path) -> str:
 def verified(source: Source, path: Path) -> bool:
     """Whether `path` is the official file, or else a known edition; any other content is refused."""
     official = {file.name: file.md5 for file in source.files}.get(path.name)
-    found = md5(path)
-    if found == official:
+    actual = md5(path)
+    if actual == official:
         return True
-    if found == source.editions.get(path.name):
+    if actual == source.editions.get(path.name):
         return False
     expected = official or source.editions.get(path.name)
     raise InputError(
-        f"{path} has md5 {found}, expected {expected}: it is damaged or another file — "
+        f"{path} has md5 {actual}, expected {expected}: it is damaged or another file — "
         f"`basinscope data fetch {source.name}` replaces it"
     )
 

@@ -12,12 +12,12 @@ from ...errors import BasinscopeError
 from ...progress import Report, tracked
 from .catalogue import File, Source, data_folder, md5, source_of
 
-_CHUNK = 2**18
-_TIMEOUT = 30.0  # seconds without a byte
+_CHUNK_BYTES = 2**18
+_MAX_SILENT_SECONDS = 30.0
 
 
 def fetch(name: str, folder: str | Path | None = None, *, progress: bool = True) -> list[Path]:
-    """Bring the official files of a data set into `folder/name` (see `load` for the folder); where they are now.
+    """Bring the official files of a data set into `folder/name` (see `load` for the folder), and return their paths.
 
     Files that are there with the right hash stay. An interrupted download leaves `FILE.part` and goes on from there
     the next time; a file appears under its own name only once its hash is right. Needs `pip install basinscope[data]`.
@@ -54,7 +54,7 @@ def _pooch() -> Any:
 
 
 def _fetch(pooch: Any, source: Source, file: File, place: Path, report: Report) -> None:
-    """One file from the first of its places that gives the right bytes."""
+    """Fetch one file, from the first of its addresses that serves the right bytes."""
     failures = []
     logger = pooch.get_logger()
     level = logger.level
@@ -97,7 +97,7 @@ def resuming(part: Path, file: File, report: Report) -> Callable[[str, Any, Any]
 
         done = part.stat().st_size if part.is_file() else 0
         headers = {"Accept-Encoding": "identity", **({"Range": f"bytes={done}-"} if done else {})}
-        with requests.get(url, headers=headers, stream=True, timeout=_TIMEOUT) as answer:
+        with requests.get(url, headers=headers, stream=True, timeout=_MAX_SILENT_SECONDS) as answer:
             if answer.status_code == 416:  # there is nothing after what we have
                 os.replace(part, output)
                 return
@@ -110,7 +110,7 @@ def resuming(part: Path, file: File, report: Report) -> Callable[[str, Any, Any]
                 stream.seek(done)
                 stream.truncate()
                 try:
-                    for chunk in answer.raw.stream(_CHUNK, decode_content=False):
+                    for chunk in answer.raw.stream(_CHUNK_BYTES, decode_content=False):
                         stream.write(chunk)
                         done += len(chunk)
                         report(done / (expected or file.megabytes * 1e6), f"{file.name} {done / 1e6:.0f} MB")

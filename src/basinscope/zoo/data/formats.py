@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import tarfile
+import zipfile
 import zlib
 from pathlib import Path
 from typing import Any
@@ -45,22 +46,22 @@ def read_cifar(path: Path) -> tuple[Pair, Pair]:
             for entry in archive:
                 name = entry.name.rpartition("/")[2]
                 if entry.isfile() and name in CIFAR_MEMBERS:
-                    opened = archive.extractfile(entry)
-                    assert opened is not None
-                    content = opened.read()
+                    member = archive.extractfile(entry)
+                    assert member is not None
+                    content = member.read()
                     (test if name == "test_batch.bin" else train).append((name, _cifar_batch(path, name, content)))
     except (OSError, EOFError, tarfile.TarError, zlib.error) as error:
         raise InputError(f"{path} is no whole tar.gz archive ({error}) — `basinscope data fetch cifar10`") from error
     if not train or not test:
         raise InputError(f"{path} must hold data_batch_*.bin and test_batch.bin, found {[n for n, _ in train + test]}")
-    batches = [records for _, records in sorted(train, key=lambda each: each[0])]
+    batches = [records for _, records in sorted(train, key=lambda batch: batch[0])]
     return _cifar_pair(np.concatenate(batches)), _cifar_pair(test[0][1])
 
 
 def _cifar_batch(path: Path, name: str, content: bytes) -> NDArray[np.uint8]:
-    found = hashlib.md5(content, usedforsecurity=False).hexdigest()
-    if found != CIFAR_MEMBERS[name]:
-        raise InputError(f"{name} in {path} has md5 {found}, expected {CIFAR_MEMBERS[name]}: the archive is damaged")
+    md5 = hashlib.md5(content, usedforsecurity=False).hexdigest()
+    if md5 != CIFAR_MEMBERS[name]:
+        raise InputError(f"{name} in {path} has md5 {md5}, expected {CIFAR_MEMBERS[name]}: the archive is damaged")
     return np.frombuffer(content, np.uint8).reshape(-1, 3073)
 
 
@@ -84,10 +85,15 @@ def read_svhn(path: Path) -> Pair:
 
 
 def read_npz(path: Path) -> tuple[Pair, Pair]:
-    """Arrays x_train, y_train, x_test and y_test in one NumPy archive without objects."""
-    with np.load(path, allow_pickle=False) as arrays:
-        train, test = (
-            (torch.from_numpy(arrays[f"x_{part}"]), torch.from_numpy(arrays[f"y_{part}"].astype(np.int64)))
-            for part in ("train", "test")
-        )
+    """Arrays x_train, y_train, x_test and y_test in one NumPy archive without objects, which has a checksum of each."""
+    try:
+        with np.load(path, allow_pickle=False) as arrays:
+            train, test = (
+                (torch.from_numpy(arrays[f"x_{part}"]), torch.from_numpy(arrays[f"y_{part}"].astype(np.int64)))
+                for part in ("train", "test")
+            )
+    except (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile, zlib.error) as error:
+        raise InputError(
+            f"{path} is no whole archive of images and labels ({error}) — copy or make it again"
+        ) from error
     return train, test

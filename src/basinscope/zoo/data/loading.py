@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ...errors import BasinscopeError, InputError
-from .catalogue import Source, data_folder, missing, names, source_of, verified
+from .catalogue import Source, data_folder, missing, names, small_file, source_of, verified
 from .formats import read_cifar, read_idx, read_npz, read_svhn
 from .sets import DataSet, Pair
 from .views import seven_by_seven
@@ -28,7 +28,8 @@ def load(
     """A data set with images (n, channels, height, width), float32 in [0, 1], and labels.
 
     Files are looked for in `folder/name`, where `folder` is $BASINSCOPE_DATA unless given, or the user's cache; their
-    hashes are checked at every call. `basinscope data fetch NAME` brings them there.
+    hashes are checked at every call. `basinscope data fetch NAME` brings them there. Where the official files are not,
+    the view `7x7` comes from the small file that `basinscope data shrink NAME` writes, if that is there.
 
     Args:
         name: `digits`, `mnist`, `fashion_mnist`, `cifar10` or `svhn`.
@@ -45,16 +46,18 @@ def load(
         raise InputError(f"view must be one of {VIEWS}, got {view!r}")
     name = name.replace("-", "_")
     if name == "digits":
-        found = _digits()
+        pairs = _digits()
     elif name in READERS:
-        found = READERS[name](data_folder(folder) / name, source_of(name), view)
+        place, source = data_folder(folder) / name, source_of(name)
+        pairs = (_small(place, source) if view == "7x7" else None) or READERS[name](place, source)
     else:
         raise InputError(f"unknown data set {name!r}: expected one of {', '.join(names())}")
-    whole = DataSet(name, *found, 10).first(train, test)
-    return DataSet(name, _viewed(whole.train, view), _viewed(whole.test, view), 10)
+    whole = DataSet(name, *pairs, 10).first(train, test)
+    return DataSet(name, _view(whole.train, view), _view(whole.test, view), 10)
 
 
-def _viewed(pair: Pair, view: str) -> Pair:
+def _view(pair: Pair, view: str) -> Pair:
+    """Images in [0, 1], whole or as 7 × 7 grey ones, and their labels."""
     images = pair[0].float() / 255 if pair[0].dtype == torch.uint8 else pair[0]
     small = images.shape[2:] == (7, 7)
     return (images if view == "full" or small else seven_by_seven(images)), pair[1]
@@ -76,42 +79,45 @@ def _digits() -> tuple[Pair, Pair]:
     return (images[:cut], labels[:cut]), (images[cut:], labels[cut:])
 
 
-def _idx(place: Path, source: Source, view: str) -> tuple[Pair, Pair]:
-    read: list[Tensor] = []
+def _small(place: Path, source: Source) -> tuple[Pair, Pair] | None:
+    """The 7 × 7 view from its own file; None where there is none, or the official files are there."""
+    path, official = place / small_file(source.name), [place / file.name for file in source.files]
+    if not path.is_file() or all(file.is_file() and verified(source, file) for file in official):
+        return None
+    (images, labels), (test_images, test_labels) = read_npz(path)
+    return (images[:, None], labels), (test_images[:, None], test_labels)
+
+
+def _idx(place: Path, source: Source) -> tuple[Pair, Pair]:
+    arrays: list[Tensor] = []
     for file in source.files:
         path = place / file.name
         if not path.is_file():
             raise missing(source, path)
         verified(source, path)
-        read.append(read_idx(path))
-    images, labels, test_images, test_labels = read
+        arrays.append(read_idx(path))
+    images, labels, test_images, test_labels = arrays
     return (images[:, None], labels.long()), (test_images[:, None], test_labels.long())
 
 
-def _cifar(place: Path, source: Source, view: str) -> tuple[Pair, Pair]:
+def _cifar(place: Path, source: Source) -> tuple[Pair, Pair]:
     for path in (place / source.files[0].name, *(place / name for name in source.editions)):
         if path.is_file():
             return read_cifar(path)  # checks the hash of every batch in it
     raise missing(source, place / source.files[0].name)
 
 
-def _svhn(place: Path, source: Source, view: str) -> tuple[Pair, Pair]:
+def _svhn(place: Path, source: Source) -> tuple[Pair, Pair]:
     paths = [place / file.name for file in source.files]
-    small = place / "svhn_7x7_gray.npz"
-    there = all(path.is_file() for path in paths)
-    checked = [verified(source, path) for path in paths if path.is_file()]
-    official = there and all(checked)
-    if view == "7x7" and not official and small.is_file():  # all images, though not from the official file
-        verified(source, small)
-        (images, labels), (test_images, test_labels) = read_npz(small)
-        return (images[:, None], labels), (test_images[:, None], test_labels)
-    if not there:
-        raise missing(source, next(path for path in paths if not path.is_file()))
+    for path in paths:
+        if not path.is_file():
+            raise missing(source, path)
+        verified(source, path)
     train, test = (read_svhn(path) for path in paths)
     return train, test
 
 
-READERS: dict[str, Callable[[Path, Source, str], tuple[Pair, Pair]]] = {
+READERS: dict[str, Callable[[Path, Source], tuple[Pair, Pair]]] = {
     "mnist": _idx,
     "fashion_mnist": _idx,
     "cifar10": _cifar,

@@ -1,4 +1,4 @@
-"""What a data set is."""
+"""A data set: inputs and targets for training and for testing."""
 
 from __future__ import annotations
 
@@ -43,6 +43,7 @@ class DataSet:
 
 
 def _first(name: str, part: str, pair: Pair, count: int | None) -> Pair:
+    """The first `count` samples of a pair, or all of them."""
     if count is None:
         return pair
     if whole(f"the number of {part} samples", count, least=1) > len(pair[0]):

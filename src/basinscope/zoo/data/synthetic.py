@@ -32,9 +32,9 @@ def reduced_rank(
 def deep_linear(
     widths: Sequence[int], rank: int, n: int, *, noise: float = 1.0, test: int = 1000, seed: int = 0
 ) -> DataSet:
-    """What a deep linear teacher of those widths and that rank says: y = W_L ⋯ W₁ x + noise · ε.
+    """Samples of a deep linear teacher of those widths and that rank: y = W_L ⋯ W₁ x + noise · ε.
 
-    Only the product is seen in the data, and its nonzero singular values are 1, so that the student's learning
+    The data depend on the product alone, and its nonzero singular values are 1, so that the student's learning
     coefficient is `basinscope.exact.deep_linear(widths, rank)`. Tensors are float64.
 
     Examples:

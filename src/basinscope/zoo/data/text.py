@@ -1,4 +1,4 @@
-"""A character-level text: short stories from a small grammar, as long as needed, always the same for a seed."""
+"""A character-level text: short stories of any length from a small grammar, always the same for a seed."""
 
 from __future__ import annotations
 
@@ -102,8 +102,8 @@ def characters(n: int, length: int = 32, *, test: int = 200, seed: int = 0) -> D
     """
     length = whole("length", length, least=1)
     train = _windows(story(whole("n", n, least=1) * length + 1, 2 * seed), length)
-    held = _windows(story(whole("test", test, least=1) * length + 1, 2 * seed + 1), length)
-    return DataSet("text", train, held, len(ALPHABET))
+    held_out = _windows(story(whole("test", test, least=1) * length + 1, 2 * seed + 1), length)
+    return DataSet("text", train, held_out, len(ALPHABET))
 
 
 def _windows(text: str, length: int) -> Pair:

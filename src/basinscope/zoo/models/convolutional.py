@@ -1,4 +1,4 @@
-"""LeNet-5."""
+"""LeNet-5 (LeCun et al. 1998, https://doi.org/10.1109/5.726791)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""The three networks of "Flatness After All?" (appendix D.1): 7 × 7 grey images, ten classes."""
+"""Three small networks for 7 × 7 grey images of ten classes.
+
+They are those of Shoham, Mor-Yosef and Avron, "Flatness After All?" (2025, https://arxiv.org/abs/2506.17809),
+appendix D.1.
+"""
 
 from __future__ import annotations
 

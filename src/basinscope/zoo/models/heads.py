@@ -32,7 +32,7 @@ class ByHead(nn.Module):
 
 
 def split_heads(net: Transformer) -> Transformer:
-    """A copy that computes the same, each head's queries, keys, values and output weights being parameters of its own.
+    """A copy that computes the same, in which each head's queries, keys, values and output have their own parameters.
 
     `head_pattern(block, number)` names the parameters of one head, as `Landscape.restrict` takes it.
 
@@ -42,13 +42,13 @@ def split_heads(net: Transformer) -> Transformer:
         >>> sum(p.numel() for name, p in net.named_parameters() if name.endswith("original1"))
         38
     """
-    found = copy.deepcopy(net)
-    for module in found.modules():
+    split = copy.deepcopy(net)
+    for module in split.modules():
         if isinstance(module, Attention):
             parametrize.register_parametrization(module.project, "weight", ByHead(module.heads, 3, columns=False))
             parametrize.register_parametrization(module.project, "bias", ByHead(module.heads, 3, columns=False))
             parametrize.register_parametrization(module.output, "weight", ByHead(module.heads, 1, columns=True))
-    return found
+    return split
 
 
 def head_pattern(block: int, number: int) -> str:

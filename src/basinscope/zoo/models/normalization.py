@@ -60,14 +60,14 @@ def calibrate(model: nn.Module, inputs: Tensor) -> nn.Module:
     norms = [module for module in model.modules() if isinstance(module, FrozenNorm)]
     if not norms:
         raise InputError("model has no FrozenNorm to calibrate — build it with one, or call freeze_batch_norm first")
-    with torch.no_grad(), _measuring(norms):
+    with torch.no_grad(), _recording(norms):
         model(inputs)
     return model
 
 
 @contextmanager
-def _measuring(norms: list[FrozenNorm]) -> Iterator[None]:
-    """While it lasts, a norm takes the statistics of what comes in before it lets it through."""
+def _recording(norms: list[FrozenNorm]) -> Iterator[None]:
+    """Within it, every norm takes over the statistics of its inputs before it is applied to them."""
 
     def measure(norm: nn.Module, arguments: tuple[Any, ...]) -> None:
         assert isinstance(norm, FrozenNorm)
@@ -93,11 +93,11 @@ def freeze_batch_norm(model: nn.Module) -> nn.Module:
     for parent in list(model.modules()):
         for name, child in list(parent.named_children()):
             if isinstance(child, nn.modules.batchnorm._BatchNorm):
-                setattr(parent, name, _frozen(name, child))
+                setattr(parent, name, _frozen_norm(name, child))
     return model
 
 
-def _frozen(name: str, layer: nn.modules.batchnorm._BatchNorm) -> FrozenNorm:
+def _frozen_norm(name: str, layer: nn.modules.batchnorm._BatchNorm) -> FrozenNorm:
     if layer.running_mean is None or layer.running_var is None:
         raise InputError(
             f"BatchNorm layer '{name}' keeps no running statistics — build it with track_running_stats=True"

@@ -12,8 +12,9 @@ def resnet(blocks: int = 3, width: int = 16, *, channels: int = 3, classes: int 
     """A residual network of depth 2·stages·blocks + 2 for small images, with frozen normalization.
 
     A 3 × 3 convolution, `stages` of `blocks` residual blocks (channels double and resolution halves from stage to
-    stage), an average over the image, a linear layer: `blocks=3, width=16` is the ResNet-20 of He et al. Nothing in it
-    depends on the batch; call `calibrate(model, inputs)` before training.
+    stage), an average over the image, a linear layer: `blocks=3, width=16` is the ResNet-20 of He et al. (2016,
+    https://arxiv.org/abs/1512.03385). Nothing in it depends on the batch; call `calibrate(model, inputs)` before
+    training.
 
     Examples:
         >>> sum(weight.numel() for weight in resnet().parameters())
@@ -29,13 +30,13 @@ def resnet(blocks: int = 3, width: int = 16, *, channels: int = 3, classes: int 
     for stage in range(whole("stages", stages, least=1)):
         outputs = width * 2**stage
         for block in range(blocks):
-            layers.append(Block(inputs, outputs, stride=2 if stage and not block else 1))
+            layers.append(ResidualBlock(inputs, outputs, stride=2 if stage and not block else 1))
             inputs = outputs
     head = nn.Linear(inputs, whole("classes", classes, least=1))
     return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), head)
 
 
-class Block(nn.Module):
+class ResidualBlock(nn.Module):
     """x ↦ ReLU(s(x) + N₂ C₂ ReLU(N₁ C₁ x)); the shortcut s is the identity or, where the shape changes, N C₁ₓ₁."""
 
     def __init__(self, inputs: int, outputs: int, stride: int) -> None:

@@ -45,14 +45,14 @@ def transformer(
 
 
 class Transformer(nn.Module):
-    """See `transformer`."""
+    """A decoder-only transformer; the function `transformer` makes one and documents its arguments."""
 
     def __init__(self, vocabulary: int, context: int, layers: int, width: int, heads: int, last: bool) -> None:
         super().__init__()
         self.context, self.last = context, last
         self.tokens = nn.Embedding(vocabulary, width)
         self.positions = nn.Parameter(0.02 * torch.randn(context, width))
-        self.blocks = nn.ModuleList(Block(context, width, heads) for _ in range(layers))
+        self.blocks = nn.ModuleList(TransformerBlock(context, width, heads) for _ in range(layers))
         self.norm = nn.LayerNorm(width)
         self.readout = nn.Linear(width, vocabulary, bias=False)
         with torch.no_grad():
@@ -70,7 +70,7 @@ class Transformer(nn.Module):
         return self.readout(self.norm(stream))
 
 
-class Block(nn.Module):
+class TransformerBlock(nn.Module):
     """Causal self-attention, then a feedforward part, each added to the residual stream."""
 
     def __init__(self, context: int, width: int, heads: int) -> None:
