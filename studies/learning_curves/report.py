@@ -152,7 +152,7 @@ def _main(whole: pd.DataFrame, models: Sequence[str], sizes: Sequence[int]) -> l
         nu = value(whole, model, sizes[-1], "V")[0] / 2
         lam = exact(model)
         limits = [2 * lam, 2 * lam, lam, lam - 2 * nu, lam + nu, lam - nu]
-        lines.append(f"| | limit | {' | '.join(f'{limit:.3f}' for limit in limits)} | ν |")
+        lines.append(f"| | limit | {' | '.join(map(_signed, limits))} | ν |")
     return lines
 
 
