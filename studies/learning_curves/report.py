@@ -100,14 +100,14 @@ def page(made: Mapping[str, pd.DataFrame], origin: Mapping[str, Any]) -> str:
         *_tempered(made["temperatures"]), "",
         "## How it is done, and run again", "",
         f"`basinscope study run studies/learning_curves --scale paper`; {origin['results']} jobs took "
-        f"{origin['seconds'] / 60:.0f} minutes of one CPU core.{left_out} The mixture is a quadrature over its three "
-        "parameters. Both regressions are linear in their last weights, which are integrated in closed form; "
-        "quadrature does the rest, over two inner weights and over three numbers of a 2 × 2 matrix. The error on new "
-        "data is an integral over the true distribution, too. Twice as fine a rule changes no n · error by more than "
-        "5 · 10⁻⁴.", "",
+        f"{origin['seconds'] / 60:.0f} minutes, added up over processes of one core each.{left_out} "
+        "The mixture is a quadrature over its three parameters. Both regressions are linear in their last weights, and "
+        "these are integrated in closed form; quadrature does the rest, over two inner weights and over three numbers of "
+        "a 2 × 2 matrix. The error on new data is an integral over the true distribution, too. Twice as fine a rule "
+        "changes no n · error by more than 5 · 10⁻⁴.", "",
         "## Limits", "",
         "Three small models; the noise is known and the truth realizable. The theorem is "
-        "about large n: where the tables are below 2λ at small n, they are meant to be. `summary.csv` and "
+        "about large n: at small n the tables show the approach to its limits. `summary.csv` and "
         "`temperatures.csv` have all means, `table.parquet` every data set.", "",
     ])  # fmt: skip
 

@@ -81,8 +81,6 @@ def page(table: pd.DataFrame, made: pd.DataFrame, origin: Mapping[str, Any]) -> 
     settings = origin["settings"]
     missing = origin["jobs"] - origin["results"]
     left_out = f" {missing} data sets are missing." if missing else ""
-    worst = made[made["criterion"].isin(SAMPLED)].groupby("criterion")["error_beside_difference"].max()
-    precise = ", ".join(f"{NAMES[name]} {worst[name]:.2f}" for name in SAMPLED)
     return "\n".join([
         answer(table, made), "",
         f"Candidates of sizes {SIZES[0]} to {SIZES[-1]} learn the same data under one prior, "
@@ -99,19 +97,19 @@ def page(table: pd.DataFrame, made: pd.DataFrame, origin: Mapping[str, Any]) -> 
         *_duel(table), "",
         "## How it is done, and run again", "",
         f"`basinscope study run studies/wbic_selection --scale paper`; {origin['results']} data sets took "
-        f"{origin['seconds'] / 60:.0f} minutes of one CPU core.{left_out} Inputs lie on finitely many places, so that "
+        f"{origin['seconds'] / 60:.0f} minutes of one core.{left_out} Inputs lie on finitely many places, so that "
         "the error on new data is a sum, without a test set. All candidates are linear in their outer weights, which "
         "are integrated in closed form. Polynomials need nothing else; inner weights are sampled by sequential Monte "
-        f"Carlo from the prior down a ladder of temperatures ({settings['particles']} particles, {settings['repeats']} "
-        "independent repeats, with Gibbs moves for ranks and Metropolis moves for tanh units). The products of the "
-        "ladder's steps are the free energy, its rung at β = 1/log n gives WBIC. AIC, BIC and TIC are taken at the "
+        f"Carlo from the prior down a ladder of temperatures ({settings['gibbs_particles']} particles with Gibbs moves "
+        f"for ranks, {settings['particles']} with Metropolis moves for tanh units, {settings['repeats']} independent "
+        "repeats). The products of the ladder's steps are the free energy, its rung at β = 1/log n gives WBIC. AIC, BIC and TIC are taken at the "
         "maximum of the posterior density; AIC and BIC count all weights, also those that symmetries make idle.", "",
-        "Monte Carlo error over the differences between neighbouring sizes (root mean squares, worst truth and n): "
-        f"{precise}.", "",
+        "Monte Carlo error of the difference between the candidate chosen and the next best, over that difference "
+        "(medians over data sets). Where it is large, the criterion has no preference to speak of:", "",
+        *_precision(made), "",
         "## Limits", "",
         f"One prior (γ = {settings['gamma']:g}), known noise, up to 32 weights, one true function of each kind. Regret "
-        "depends on what the candidates are; a wider prior would favour small sizes more. `choices.csv` has all shares "
-        "and `table.parquet` every criterion of every candidate.", "",
+        "depends on what the candidates are. `choices.csv` has all shares and `table.parquet` every criterion of every candidate.", "",
     ])  # fmt: skip
 
 
@@ -149,6 +147,15 @@ def _table(made: pd.DataFrame) -> list[str]:
                 f"| {name} | {n} | {NAMES[row['criterion']]} | {regret} | {' | '.join(shares)} | {average:.2f} |"
             )
         lines.append(f"| {name} | {n} | chance | {part['regret_of_chance'].iloc[0]:.2f} | | | | |")
+    return lines
+
+
+def _precision(made: pd.DataFrame) -> list[str]:
+    sampled = made[made["criterion"].isin(SAMPLED) & (made["error_beside_difference"] > 0)]
+    lines = ["| truth | n | " + " | ".join(NAMES[name] for name in SAMPLED) + " |", "|---|---|" + "---|" * len(SAMPLED)]
+    for (name, n), part in sampled.groupby(["truth", "n"], sort=False):
+        cells = part.set_index("criterion")["error_beside_difference"]
+        lines.append(f"| {name} | {n} | " + " | ".join(f"{cells[each]:.2f}" for each in SAMPLED) + " |")
     return lines
 
 

@@ -36,7 +36,7 @@ def candidate(
         rng = np.random.default_rng([seed, n, size, repeat])
         warm, cold = tempered(truth.candidates, size, data, stops, particles, rng)
         tried.append({
-            "wbic": warm.posterior.mean_loss(),
+            "wbic": warm.mean_loss,
             "free_energy": -cold.log_evidence,
             **predictive(cold.posterior, x, y),
             "error": n * bayes_error(truth, cold.posterior),

@@ -24,7 +24,8 @@ class SelectionSettings(Settings):
         samples: sizes n of the data.
         data_sets: of each size.
         gamma: precision γ of the prior N(0, 1/γ) of every weight of every candidate.
-        particles: of a posterior's sampler.
+        particles: of a posterior's sampler, where it moves by Metropolis steps.
+        gibbs_particles: where it moves by Gibbs steps, which need fewer.
         repeats: independent samplers, whose differences tell the Monte Carlo error.
     """
 
@@ -32,7 +33,8 @@ class SelectionSettings(Settings):
     samples: tuple[int, ...] = (50, 200, 800)
     data_sets: int = 50
     gamma: float = 1.0
-    particles: int = 800
+    particles: int = 500
+    gibbs_particles: int = 300
     repeats: int = 2
 
 
@@ -56,19 +58,20 @@ class Selection(Study):
     Settings = SelectionSettings
     Job = Choice
     scales: Mapping[str, Mapping[str, Any]] = {
-        "smoke": {"samples": [50], "data_sets": 4, "particles": 200},
+        "smoke": {"samples": [50], "data_sets": 4, "particles": 200, "gibbs_particles": 100},
         "paper": {},
     }
 
     def jobs(self, settings: SelectionSettings) -> Iterator[Choice]:
         for truth in settings.truths:
+            gibbs = TRUTHS[truth].candidates.bilinear
             for samples in settings.samples:
                 for seed in range(settings.data_sets):
                     yield Choice(
                         truth=truth,
                         samples=samples,
                         gamma=settings.gamma,
-                        particles=settings.particles,
+                        particles=settings.gibbs_particles if gibbs else settings.particles,
                         repeats=settings.repeats,
                         seed=seed,
                     )

@@ -75,8 +75,11 @@ def _sizes(picked: np.ndarray, true: int | None) -> dict[str, float]:
 
 
 def _precision(part: pd.DataFrame, criterion: str) -> float:
-    """Root mean square of the Monte Carlo error, over that of the differences between neighbouring sizes."""
+    """Monte Carlo error of the least value less the next one, over that difference: the median over data sets."""
     if criterion not in SAMPLED:
         return 0.0
     errors, values = wide(part, f"{criterion}_stderr"), wide(part, criterion)
-    return float(np.sqrt((errors**2).mean() / (np.diff(values, axis=1) ** 2).mean()))
+    rows, order = np.arange(len(values)), values.argsort(axis=1)
+    least, second = order[:, 0], order[:, 1]
+    difference = values[rows, second] - values[rows, least]
+    return float(np.median(np.hypot(errors[rows, least], errors[rows, second]) / difference))

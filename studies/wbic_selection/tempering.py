@@ -23,7 +23,8 @@ Array = NDArray[np.float64]
 
 KEPT = 0.6  # share of the particles that weights leave effective from rung to rung
 MOVES = 6  # at each rung
-SNAPSHOTS = 5  # of the particles at the temperatures asked for
+SNAPSHOTS = 5  # of the particles at the temperatures asked for, for mean losses
+LAST = 2  # of them for predictions, which cost more and need fewer
 
 
 @dataclass(frozen=True)
@@ -61,9 +62,10 @@ class Sums:
 
 @dataclass(frozen=True)
 class Rung:
-    """The posterior at one temperature, and log ∫ p(y|w)^β φ(w) dw."""
+    """The posterior at one temperature, E[nL_n] over it, and log ∫ p(y|w)^β φ(w) dw."""
 
     posterior: Collapsed
+    mean_loss: float
     log_evidence: float
 
 
@@ -89,14 +91,15 @@ def tempered(
             for _ in range(MOVES):
                 nodes = _moved(candidates, data, nodes, beta, rng)
             taken.append(nodes)
-        rungs.append(Rung(_even(candidates, data, np.concatenate(taken), beta), total))
+        mean_loss = _even(candidates, data, np.concatenate(taken), beta).mean_loss()
+        rungs.append(Rung(_even(candidates, data, np.concatenate(taken[-LAST:]), beta), mean_loss, total))
         own = data.at(candidates, nodes, beta).log_evidence
     return rungs
 
 
 def _exact(candidates: Candidates, size: int, data: Sums, beta: float) -> Rung:
     posterior = _even(candidates, data, np.zeros((1, size, 0)), beta)
-    return Rung(posterior, float(posterior.gaussians.log_evidence[0]))
+    return Rung(posterior, posterior.mean_loss(), float(posterior.gaussians.log_evidence[0]))
 
 
 def _even(candidates: Candidates, data: Sums, nodes: Array, beta: float) -> Collapsed:

@@ -20,7 +20,7 @@ BETAS = (0.3, 1.0)
 def sampled(candidates, data, seed):
     """log evidence and mean loss of independent samplers at both temperatures."""
     every = [tempered(candidates, 2, data, BETAS, 400, np.random.default_rng([seed, each])) for each in range(REPEATS)]
-    return np.array([[(rung.log_evidence, rung.posterior.mean_loss()) for rung in run] for run in every])
+    return np.array([[(rung.log_evidence, rung.mean_loss) for rung in run] for run in every])
 
 
 def integrated(candidates, data, rule, nodes, beta):
