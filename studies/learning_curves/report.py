@@ -102,8 +102,8 @@ def page(made: Mapping[str, pd.DataFrame], origin: Mapping[str, Any]) -> str:
         f"`basinscope study run studies/learning_curves --scale paper`; {origin['results']} jobs took "
         f"{origin['seconds'] / 60:.0f} minutes, added up over processes of one core each.{left_out} "
         "The mixture is a quadrature over its three parameters. Both regressions are linear in their last weights, and "
-        "these are integrated in closed form; quadrature does the rest, over two inner weights and over three numbers of "
-        "a 2 × 2 matrix. The error on new data is an integral over the true distribution, too. Twice as fine a rule "
+        "these are integrated in closed form; quadrature does the rest, over two inner weights and over three numbers "
+        "of a 2 × 2 matrix. The error on new data is an integral over the true distribution, too. Twice as fine a rule "
         "changes no n · error by more than 5 · 10⁻⁴.", "",
         "## Limits", "",
         "Three small models; the noise is known and the truth realizable. The theorem is "

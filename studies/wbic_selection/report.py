@@ -102,14 +102,16 @@ def page(table: pd.DataFrame, made: pd.DataFrame, origin: Mapping[str, Any]) -> 
         "are integrated in closed form. Polynomials need nothing else; inner weights are sampled by sequential Monte "
         f"Carlo from the prior down a ladder of temperatures ({settings['gibbs_particles']} particles with Gibbs moves "
         f"for ranks, {settings['particles']} with Metropolis moves for tanh units, {settings['repeats']} independent "
-        "repeats). The products of the ladder's steps are the free energy, its rung at β = 1/log n gives WBIC. AIC, BIC and TIC are taken at the "
-        "maximum of the posterior density; AIC and BIC count all weights, also those that symmetries make idle.", "",
+        "repeats). The products of the ladder's steps are the free energy, its rung at β = 1/log n gives WBIC. AIC, "
+        "BIC and TIC are taken at the maximum of the posterior density; AIC and BIC count all weights, also those that "
+        "symmetries make idle.", "",
         "Monte Carlo error of the difference between the candidate chosen and the next best, over that difference "
         "(medians over data sets). Where it is large, the criterion has no preference to speak of:", "",
         *_precision(made), "",
         "## Limits", "",
         f"One prior (γ = {settings['gamma']:g}), known noise, up to 32 weights, one true function of each kind. Regret "
-        "depends on what the candidates are. `choices.csv` has all shares and `table.parquet` every criterion of every candidate.", "",
+        "depends on what the candidates are. `choices.csv` has all shares and "
+        "`table.parquet` every criterion of every candidate.", "",
     ])  # fmt: skip
 
 
