@@ -1,4 +1,6 @@
 import math
+import signal
+import threading
 
 import numpy as np
 import pytest
@@ -123,3 +125,11 @@ def test_bad_settings_are_refused(settings, message):
 def test_a_density_that_is_not_finite_is_refused():
     with pytest.raises(InputError, match="must be finite at the start with its gradient, got -inf"):
         nuts(lambda w: w.sum().log(), torch.zeros(2))
+
+
+def test_ctrl_c_ends_it_without_a_result():
+    timer = threading.Timer(1.0, signal.raise_signal, [signal.SIGINT])
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        nuts(lambda w: -0.5 * (w**2).sum(), torch.zeros(2), draws=10**6)
+    timer.join()
