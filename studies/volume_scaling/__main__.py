@@ -29,7 +29,7 @@ from basinscope.sampling.chains import ChainLosses
 from basinscope.sampling.diagnostics import summarize
 from basinscope.sampling.local import Settings
 from basinscope.sampling.nuts import local_density, nuts
-from basinscope.sampling.tempered import tempered_mean
+from basinscope.sampling.tempered import tempered_means
 from studies.common.planted import Bottleneck, Tanh
 
 PLACES = torch.tensor(stats.norm.ppf((np.arange(40) + 0.5) / 40))[:, None]
@@ -112,7 +112,7 @@ def samplers() -> pd.DataFrame:
                     name, f"NUTS, acceptance {acceptance}", found.mean, found.stderr, value, int(run.divergences.sum())
                 )
             )
-        mean = tempered_mean(land, nbeta, 1.0, Settings("hmc", rtol=0.01, budget=20), lambda fraction, text: None)
+        mean = tempered_means(land, [nbeta], 1.0, Settings("hmc", rtol=0.01, budget=20), lambda fraction, text: None)[0]
         warm = mean.mean * nbeta, mean.stderr * nbeta  # of one sample: n = 1
         rows.append(_row(name, "engine", *warm, value, mean.divergences))
     return pd.DataFrame(rows)

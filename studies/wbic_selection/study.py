@@ -12,7 +12,7 @@ from basinscope.runs.results import Results
 from basinscope.runs.scratch import Scratch
 from basinscope.runs.study import Job, Result, Settings, Study
 from basinscope.sampling.local import Settings as Sampling
-from basinscope.sampling.tempered import tempered_mean
+from basinscope.sampling.tempered import tempered_means
 
 from .candidates import FAMILIES, fitted
 
@@ -95,7 +95,7 @@ class Selection(Study):
             found = criteria(
                 land, only=DRAWN, gamma=job.gamma, budget=job.budget, rtol=RTOL, seed=job.seed, progress=False
             )
-            warm = tempered_mean(land, 1 / math.log(land.n), job.gamma, settings, lambda fraction, text: None)
+            warm = tempered_means(land, [1 / math.log(land.n)], job.gamma, settings, lambda fraction, text: None)[0]
             loss = land.n * found["bic"].diagnostics["loss"]
             rows.append(
                 {
