@@ -15,7 +15,7 @@ from basinscope.sampling.chains import ChainLosses
 from basinscope.sampling.diagnostics import effective_size
 from basinscope.sampling.local import Settings
 from basinscope.sampling.nuts import local_density, nuts
-from basinscope.sampling.tempered import tempered_mean
+from basinscope.sampling.tempered import tempered_means
 from chance import SAMPLED, assert_within
 
 f64 = torch.float64
@@ -84,7 +84,7 @@ def test_engine_and_nuts_agree_with_the_exact_value_of_a_quadratic(dtype, seed):
     land = quadratic([1.0, 10.0], dtype=dtype)
     exact = land.n / 50.0 * finite.quadratic([1.0, 10.0], 50.0, 1.0)
     for by_nuts, settings in ((True, Settings(draws=200, seed=seed)), (False, Settings(rtol=0.02, seed=seed))):
-        found = tempered_mean(land, 50.0 / land.n, 1.0, settings, silent, by_nuts=by_nuts)
+        found = tempered_means(land, [50.0 / land.n], 1.0, settings, silent, by_nuts=by_nuts)[0]
         assert found.stderr < 0.1 * exact
         assert_within(found.mean, exact, found.stderr, SAMPLED, bias=1e-3 * exact)
 
@@ -101,8 +101,8 @@ def test_engine_and_nuts_agree_on_a_reduced_rank_regression(seed):
         y = net(x) + torch.randn(80, 3, generator=generator, dtype=f64)
     land = bs.Landscape(net, "mse", (x, y))
     beta = 1 / math.log(80)
-    reference = tempered_mean(land, beta, 1.0, Settings(draws=100, seed=seed), silent, by_nuts=True)
-    engine = tempered_mean(land, beta, 1.0, Settings(rtol=0.02, seed=seed), silent)
+    reference = tempered_means(land, [beta], 1.0, Settings(draws=100, seed=seed), silent, by_nuts=True)[0]
+    engine = tempered_means(land, [beta], 1.0, Settings(rtol=0.02, seed=seed), silent)[0]
     together = math.hypot(engine.stderr, reference.stderr)
     assert together < 0.15 * reference.mean
     assert_within(engine.mean, reference.mean, together, SAMPLED)
