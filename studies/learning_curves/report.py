@@ -16,7 +16,7 @@ from .cases import CASES
 from .tables import SUM, TRAINED, exact, summary, temperatures, value
 
 BAYES, SUMS, TRAINING, EXACT = "#2166ac", "#222222", "#e08214", "#b2182b"
-NEAR = 0.02  # "reached": within this share of the limit, or two standard errors
+NEAR = 0.02  # share of the limit, or two standard errors where these are more, that counts as reached
 
 
 def write(table: pd.DataFrame, origin: Mapping[str, Any], folder: Path) -> Sequence[Path]:
@@ -70,7 +70,7 @@ def _scatter(axes: Any, own: pd.DataFrame, model: str) -> None:
     axes.plot(ends, 2 * exact(model) - ends, color=EXACT, linewidth=1.2, label="n(Bg + Cv) = 2λ", zorder=0)
     axes.set_xlabel("n × Bayes error Bg")
     axes.set_ylabel("n × leave-one-out error Cv")
-    axes.set_title(f"n = {n:,}: correlation {own['Bg'].corr(own['Cv']):.3f}", fontsize=10)
+    axes.set_title(f"n = {n:,}: correlation {_signed(own['Bg'].corr(own['Cv']))}", fontsize=10)
     axes.legend(frameon=False, fontsize=8)
 
 
@@ -80,7 +80,7 @@ def page(made: Mapping[str, pd.DataFrame], origin: Mapping[str, Any]) -> str:
     models = list(dict.fromkeys(whole["model"]))
     sizes = sorted(whole["n"].unique())
     missing = origin["jobs"] - origin["results"]
-    left_out = f" {missing} posteriors are missing: the grid did not hold them." if missing else ""
+    left_out = f" {missing} jobs have no result and are left out." if missing else ""
     return "\n".join([
         answer(whole), "",
         f"This is Watanabe's Theorem 2, on {len(models)} models whose learning coefficient λ is known. Bg is the Bayes "
@@ -114,21 +114,27 @@ def page(made: Mapping[str, pd.DataFrame], origin: Mapping[str, Any]) -> str:
 
 def answer(whole: pd.DataFrame) -> str:
     """The first line: how near the sum comes to 2λ, from the smallest to the largest n."""
-    parts: list[str] = []
-    reached = 0
     models = list(dict.fromkeys(whole["model"]))
+    parts: list[str] = []
+    nearer = reached = 0
     for model in models:
         sizes = sorted(whole.loc[whole["model"] == model, "n"].unique())
         (first, _), (last, error) = (value(whole, model, n, SUM) for n in (sizes[0], sizes[-1]))
         limit = 2 * exact(model)
+        nearer += abs(last - limit) < abs(first - limit)
         reached += abs(last - limit) <= max(NEAR * limit, 2 * error)
-        ends = f"at n = {sizes[0]:,} and {sizes[-1]:,}" if not parts else ""
-        parts.append(f"{first:.2f} and {last:.3f} ± {error:.3f} for {limit:.3g} ({model}{', ' + ends if ends else ''})")
-    correlation = max(value(whole, model, whole["n"].max(), "corr(Bg,Cv)")[0] for model in models)
+        parts.append(f"{first:.2f} → {last:.3f} ± {error:.3f} for 2λ = {limit:.3g} ({model})")
+    first_n, last_n = whole["n"].min(), whole["n"].max()
+    correlation = max(value(whole, model, last_n, "corr(Bg,Cv)")[0] for model in models)
     return (
-        f"The sum of Bayes and leave-one-out errors, n(Bg + Cv), reaches 2λ in {reached} of {len(models)} models: "
-        f"{'; '.join(parts)}; there the two errors are correlated at {correlation:.3f} or below."
+        f"From n = {first_n:,} to {last_n:,} the sum of Bayes and leave-one-out errors, n(Bg + Cv), comes nearer to 2λ "
+        f"in {nearer} of {len(models)} models and to within {NEAR:.0%} or two standard errors of it in {reached}: "
+        f"{'; '.join(parts)}; at n = {last_n:,} the two errors are correlated at {_signed(correlation)} or below."
     )
+
+
+def _signed(number: float) -> str:
+    return f"{number:.3f}".replace("-", "−")
 
 
 def _sets(whole: pd.DataFrame) -> str:
@@ -146,7 +152,7 @@ def _main(whole: pd.DataFrame, models: Sequence[str], sizes: Sequence[int]) -> l
         nu = value(whole, model, sizes[-1], "V")[0] / 2
         lam = exact(model)
         limits = [2 * lam, 2 * lam, lam, lam - 2 * nu, lam + nu, lam - nu]
-        lines.append(f"| | limit | {' | '.join(f'{limit:.3f}' for limit in limits)} | ν |")
+        lines.append(f"| | limit | {' | '.join(map(_signed, limits))} | ν |")
     return lines
 
 
@@ -174,4 +180,4 @@ def _tempered(made: pd.DataFrame) -> list[str]:
 
 
 def _cell(mean: float, error: float, factor: float = 1.0) -> str:
-    return f"{factor * mean:.3f} ± {factor * error:.3f}"
+    return f"{_signed(factor * mean)} ± {factor * error:.3f}"

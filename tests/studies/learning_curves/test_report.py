@@ -41,8 +41,9 @@ def test_means_errors_and_correlation():
 
 
 def test_the_answer_follows_the_numbers():
-    assert "reaches 2λ in 1 of 1 models" in answer(summary(stored(1.5)))
-    assert "reaches 2λ in 0 of 1 models" in answer(summary(stored(1.3)))
+    assert "to within 2% or two standard errors of it in 1:" in answer(summary(stored(1.5)))
+    assert "to within 2% or two standard errors of it in 0:" in answer(summary(stored(1.3)))
+    assert "correlated at −1.000" in answer(summary(stored(1.5)))
 
 
 def test_a_small_study_from_end_to_end(tmp_path):
@@ -55,4 +56,4 @@ def test_a_small_study_from_end_to_end(tmp_path):
     assert table["beta"].tolist() == [1.0, 0.5, 2.0] * 3
     assert (table["Gg"] > table["Bg"]).all()  # Jensen
     assert (abs(table["Bg"] + table["Cv"] - (table["beta"] - 1) * table["V"] - 1.5 / table["beta"]) < 1).all()
-    assert written[-1].read_text().startswith("The sum of Bayes and leave-one-out errors")
+    assert written[-1].read_text().startswith("From n = 60 to 60 the sum of Bayes and leave-one-out errors")
