@@ -1,4 +1,4 @@
 """Does flatness tell how well a network generalizes?
 
-The table and figures of paper 004, and beyond.
+The table and figures of Shoham et al., and beyond.
 """

@@ -73,7 +73,7 @@ def figure_table(table: pd.DataFrame) -> Any:
                           linestyle="none", capsize=2, label=words)  # fmt: skip
         paper = labels.reindex(order)["paper"].to_numpy(dtype=float)
         axis.plot(paper, np.arange(len(order)) - 0.22, color=GREY, marker="D", markersize=6, markerfacecolor="none",
-                  linestyle="none", label="paper 004, Table 1")  # fmt: skip
+                  linestyle="none", label="Shoham et al., Table 1")  # fmt: skip
         axis.axvline(0, color=GREY, linewidth=0.8)
         axis.set_yticks(range(len(order)), names if panel == 0 else [""] * len(order), fontsize=9)
         axis.set_ylim(len(order) - 0.4, -0.6)

@@ -1,6 +1,6 @@
 """F and C of one network, and what they would be if errors and Jacobians were independent; all from one Jacobian.
 
-With J_i the Jacobian of the outputs, B_i = e_i e_iᵀ and Σ_i = diag(ŷ_i) − ŷ_i ŷ_iᵀ (paper 004, §5 and D.2):
+With J_i the Jacobian of the outputs, B_i = e_i e_iᵀ and Σ_i = diag(ŷ_i) − ŷ_i ŷ_iᵀ (Shoham et al., §5 and D.2):
 
     F = E[JᵀΣJ]      C = E[JᵀBJ]      F̄ = E[Jᵀ E[Σ] J]      C̄ = E[Jᵀ E[B] J]
 """

@@ -48,7 +48,7 @@ class Outputs:
 
     def numbers(self) -> dict[str, float]:
         """Mean loss and accuracy; MSE = Tr E[B]; uncertainty = Tr E[Σ]; the expected calibration error over 15 bins of
-        confidence; and the cosine of the angle between E[B] and E[Σ] (paper 004, Fig. 7)."""
+        confidence; and the cosine of the angle between E[B] and E[Σ] (Shoham et al., Fig. 7)."""
         losses = self.scores.logsumexp(1) - self.scores.gather(1, self.labels[:, None])[:, 0]
         error, doubt = self.mean_error(), self.mean_uncertainty()
         return {

@@ -24,7 +24,7 @@ def page(made: Mapping[str, pd.DataFrame], origin: Mapping[str, Any]) -> str:
     grid, kendall = made["networks"], made["kendall"]
     sound = finished(grid)
     parts = [
-        "# Flatness and generalization: paper 004 at full size",
+        "# Flatness and generalization: Shoham et al. at full size",
         "",
         "Written by `basinscope study report flatness`; do not edit. " + _origin(grid, origin),
         "",
@@ -245,5 +245,5 @@ def _cost(grid: pd.DataFrame) -> list[str]:
             total += float(own.sum())
             lines.append(f"| {words} | {own.mean():.2f} | {own.sum() / 60:.1f} |")
     lines.append(f"| in all | {total / len(grid):.2f} | {total / 60:.1f} |")
-    lines.append(f"| paper 004, 7 Titan Xp for 5 days | {PAPER_SECONDS:,.0f} | {PAPER_SECONDS * 1701 / 60:,.0f} |")
+    lines.append(f"| Shoham et al., 7 Titan Xp for 5 days | {PAPER_SECONDS:,.0f} | {PAPER_SECONDS * 1701 / 60:,.0f} |")
     return [*lines, "", "Times are wall-clock seconds.", ""]

@@ -23,7 +23,7 @@ from .tables import finished, joined, kendall_table, tables
 
 
 class Flatness(Study):
-    """Table 1 and figures 1–7 of paper 004, the learning coefficient beside them."""
+    """Table 1 and figures 1–7 of Shoham et al., the learning coefficient beside them."""
 
     name = "flatness"
     title = "Does flatness tell how well a network generalizes?"

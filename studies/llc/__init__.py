@@ -1,4 +1,4 @@
 """The learning coefficient from toy models to transformers.
 
-The experiments of paper 003, and beyond.
+The experiments of Lau et al. (2023), and beyond.
 """

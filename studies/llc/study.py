@@ -25,7 +25,7 @@ ALONE: dict[str, Callable[[Any], list[Row]]] = {
 
 
 class Llc(Study):
-    """The experiments of paper 003 with known answers beside them, and others that it only mentions."""
+    """The experiments of Lau et al. (2023) with known answers beside them, and others that it only mentions."""
 
     name = "llc"
     title = "The learning coefficient from toy models to transformers"

@@ -15,7 +15,7 @@ Row = dict[str, Any]
 MEDIAN, TAIL = 0.05, 0.15  # targets of the relative error in every decade
 BIASED = 0.10
 LARGE_GIGABYTES = 40.0
-PAPER_ENTROPY = (880.0, 1015.0)  # λ̂ of Entropy-SGD and of SGD in paper 003
+PAPER_ENTROPY = (880.0, 1015.0)  # λ̂ of Entropy-SGD and of SGD in Lau et al. (2023)
 PUBLISHED = "40 NaN in 593 runs, about 44 % of them below λ by more than 21 %"
 
 

@@ -1,4 +1,4 @@
 """Does natural gradient find less degenerate solutions than SGD?
 
-The figures of papers 000/001, and beyond.
+The figures of Saghir et al., and beyond.
 """

@@ -27,7 +27,7 @@ def page(table: pd.DataFrame, made: Mapping[str, pd.DataFrame], origin: Mapping[
         "",
         "Written by `basinscope study report ngd-vs-sgd`; do not edit. " + _origin(table, origin),
         "",
-        "Papers 000/001 train with “NGD” and SGD at one learning rate and compare λ̂ from SGLD with nβ = 26.4, γ = 100, "
+        "Saghir et al. train with “NGD” and SGD at one learning rate and compare λ̂ from SGLD with nβ = 26.4, γ = 100, "
         "step 1e-4 and no burn-in. Here each comparison is measured (i) that way, (ii) at nβ = n/log n with the "
         "calibrated estimator, (iii) at equal training loss, and (iv) by ½·soft rank alone, which needs no sampling. "
         "“NGD (online)” is the optimizer that the papers ran, with the rounding errors of their code, “accurate” the "
@@ -99,7 +99,7 @@ def _beside_the_paper(made: Mapping[str, pd.DataFrame]) -> list[str]:
     lines = [
         "## λ̂ by the paper's settings, NGD / SGD",
         "",
-        "| data | papers 000/001, 784-256-256-10, single seeds | here |",
+        "| data | Saghir et al., 784-256-256-10, single seeds | here |",
         "|---|---|---|",
     ]
     for data, pairs in PAPER.items():

@@ -21,7 +21,7 @@ from .tables import claims, tables
 
 
 class NgdVsSgd(Study):
-    """Figures 1–8 of papers 000/001, and each comparison measured four ways."""
+    """Figures 1–8 of Saghir et al., and each comparison measured four ways."""
 
     name = "ngd-vs-sgd"
     title = "Does natural gradient find less degenerate solutions than SGD?"

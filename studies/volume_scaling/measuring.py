@@ -11,7 +11,7 @@ from basinscope.sampling.chains import ChainLosses
 from basinscope.sampling.diagnostics import summarize
 from basinscope.sampling.local import Settings
 from basinscope.sampling.nuts import local_density, nuts
-from basinscope.sampling.tempered import tempered_mean
+from basinscope.sampling.tempered import tempered_means
 
 from .cases import CASES, DENSITIES, function
 
@@ -38,7 +38,7 @@ def energy(name: str, nbeta: float, acceptance: float, seed: int) -> Row:
     land = function(DENSITIES[name].residual, 2)
     if not acceptance:
         engine = Settings("hmc", rtol=0.01, budget=20, seed=seed)
-        mean = tempered_mean(land, nbeta, 1.0, engine, lambda fraction, text: None)
+        mean = tempered_means(land, [nbeta], 1.0, engine, lambda fraction, text: None)[0]
         # n = 1: energies are those of one sample
         return {"mean": mean.mean * nbeta, "stderr": mean.stderr * nbeta, "divergences": mean.divergences}
     losses = ChainLosses(land)

@@ -1,4 +1,7 @@
-"""The inequalities of paper 004: Prop. 6.1, Thm C.2 and Thm C.3 (rank⁽²⁾ is not concave and obeys none of them)."""
+"""The inequalities of Shoham, Mor-Yosef and Avron 2025: Prop. 6.1, Thm C.2 and Thm C.3.
+
+The rank rank⁽²⁾ is not concave and obeys none of them.
+"""
 
 import torch
 from hypothesis import given, settings

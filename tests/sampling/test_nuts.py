@@ -1,4 +1,6 @@
 import math
+import signal
+import threading
 
 import numpy as np
 import pytest
@@ -13,7 +15,7 @@ from basinscope.sampling.chains import ChainLosses
 from basinscope.sampling.diagnostics import effective_size
 from basinscope.sampling.local import Settings
 from basinscope.sampling.nuts import local_density, nuts
-from basinscope.sampling.tempered import tempered_mean
+from basinscope.sampling.tempered import tempered_means
 from chance import SAMPLED, assert_within
 
 f64 = torch.float64
@@ -82,7 +84,7 @@ def test_engine_and_nuts_agree_with_the_exact_value_of_a_quadratic(dtype, seed):
     land = quadratic([1.0, 10.0], dtype=dtype)
     exact = land.n / 50.0 * finite.quadratic([1.0, 10.0], 50.0, 1.0)
     for by_nuts, settings in ((True, Settings(draws=200, seed=seed)), (False, Settings(rtol=0.02, seed=seed))):
-        found = tempered_mean(land, 50.0 / land.n, 1.0, settings, silent, by_nuts=by_nuts)
+        found = tempered_means(land, [50.0 / land.n], 1.0, settings, silent, by_nuts=by_nuts)[0]
         assert found.stderr < 0.1 * exact
         assert_within(found.mean, exact, found.stderr, SAMPLED, bias=1e-3 * exact)
 
@@ -99,8 +101,8 @@ def test_engine_and_nuts_agree_on_a_reduced_rank_regression(seed):
         y = net(x) + torch.randn(80, 3, generator=generator, dtype=f64)
     land = bs.Landscape(net, "mse", (x, y))
     beta = 1 / math.log(80)
-    reference = tempered_mean(land, beta, 1.0, Settings(draws=100, seed=seed), silent, by_nuts=True)
-    engine = tempered_mean(land, beta, 1.0, Settings(rtol=0.02, seed=seed), silent)
+    reference = tempered_means(land, [beta], 1.0, Settings(draws=100, seed=seed), silent, by_nuts=True)[0]
+    engine = tempered_means(land, [beta], 1.0, Settings(rtol=0.02, seed=seed), silent)[0]
     together = math.hypot(engine.stderr, reference.stderr)
     assert together < 0.15 * reference.mean
     assert_within(engine.mean, reference.mean, together, SAMPLED)
@@ -123,3 +125,11 @@ def test_bad_settings_are_refused(settings, message):
 def test_a_density_that_is_not_finite_is_refused():
     with pytest.raises(InputError, match="must be finite at the start with its gradient, got -inf"):
         nuts(lambda w: w.sum().log(), torch.zeros(2))
+
+
+def test_ctrl_c_ends_it_without_a_result():
+    timer = threading.Timer(1.0, signal.raise_signal, [signal.SIGINT])
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        nuts(lambda w: -0.5 * (w**2).sum(), torch.zeros(2), draws=10**6)
+    timer.join()

@@ -47,7 +47,7 @@ def test_a_carried_optimizer_takes_its_new_rate(tmp_path):
 
 
 def test_split_into_several_optimizers_and_rates(tmp_path):
-    """The split experiment of papers 000/001, with branches that can be interrupted and resumed."""
+    """The split experiment of "natural gradient against SGD", with branches that can be interrupted and resumed."""
     trunk = train(network(), data(), sgd(0.1), epochs=2, folder=tmp_path / "trunk", keep=Every(epochs=1), **OPTIONS)
     point = tmp_path / "trunk" / "step-00000007.safetensors"
     optimizers = {

@@ -86,7 +86,8 @@ def information_distance(
 ) -> Estimate:
     """(1/2n) Tr(F H_Λ⁻¹ C_Λ H_Λ⁻¹), the expected KL divergence of the fit's predictions from those of θ*.
 
-    Paper 004, appendix F over n, with the factor ½ that is missing there: KL(q_θ ‖ q_{θ+η}) ≈ ½ ηᵀFη.
+    It is appendix F over n of Shoham, Mor-Yosef and Avron 2025, https://arxiv.org/abs/2506.17809, with the factor ½
+    that is missing there: KL(q_θ ‖ q_{θ+η}) ≈ ½ ηᵀFη.
     For a calibrated model close to rank⁽²⁾_Λ(F)/2n, given as `diagnostics["calibrated"]`.
 
     Args:

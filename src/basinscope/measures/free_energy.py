@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -31,9 +30,6 @@ _KRONROD = (
     0.169004726639267903, 0.190350578064785410, 0.204432940075298892, 0.209482141084727828,
 )  # fmt: skip
 _GAUSS = (0.0, 0.129484966168869693, 0.0, 0.279705391489276668, 0.0, 0.381830050505118945, 0.0, 0.417959183673469388)
-
-
-_SEEDS = 16  # apart, of one temperature's chains and the next one's
 
 
 def rule() -> tuple[Array, Array, Array]:
@@ -103,23 +99,17 @@ def free_energy(
     share = positive("budget", budget) / len(nodes)
     settings = Settings(sampler, chains=chains, rtol=rtol, budget=share, seed=seed)
     with tracked("free energy", progress) as report:
-        scale = max(1.0, _stiffness(land, settings) / at.gamma)  # nbσ/γ at b = 1
+        ensemble = Sampler(land, settings)
+        stiffness = land.n * float(ensemble.geometry.values[0].clamp(min=0))
+        scale = max(1.0, stiffness / at.gamma)  # nbσ/γ at b = 1
         reach = math.log1p(scale * highest)
         steps = 0.5 * reach * (nodes + 1)
         temperatures = np.expm1(steps) / scale
         jacobian = 0.5 * reach * np.exp(steps) / scale * land.n
-        outcomes = []
-        for number, b in enumerate(temperatures):
-            each = Sampler(land, replace(settings, seed=seed + _SEEDS * (number + 1)))
-            found = each.run(Resolution(float(b) * land.n, at.gamma), lambda fraction, text: None)
-            outcomes.append(found)
-            report((number + 1) / len(nodes), f"{number + 1} of {len(nodes)} temperatures")
+        coldest_first = [Resolution(float(b) * land.n, at.gamma) for b in temperatures[::-1]]
+        outcomes = list(ensemble.ladder(coldest_first, report))[::-1]
     loss = float(land.per_sample().sum())
     return _integrated(loss, temperatures, jacobian, fine, coarse, outcomes, land, at)
-
-
-def _stiffness(land: Landscape, settings: Settings) -> float:
-    return land.n * float(Sampler(land, settings).geometry.values[0].clamp(min=0))
 
 
 def _integrated(

@@ -35,7 +35,7 @@ def llc(
     seed: int = 0,
     progress: bool = True,
 ) -> Estimate:
-    """Local learning coefficient λ̂ = nβ (E[L_n(w)] − L_n(w*)) (Lau et al.; papers 000–003).
+    """Local learning coefficient λ̂ = nβ (E[L_n(w)] − L_n(w*)) (Lau et al. 2023, https://arxiv.org/abs/2308.12108).
 
     The mean is over the local posterior ∝ exp(−nβ L_n(w) − (γ/2)‖w − w*‖²). On a quadratic basin λ̂ is half the soft
     rank of the Hessian, ½ Tr H(H + (γ/nβ) I)⁻¹; it is a function of the resolution (nβ, γ), and both are reported.

@@ -27,7 +27,7 @@ def llc_checks(value: float, stderr: float, diagnostics: Mapping[str, Any]) -> t
     """The checks of λ̂ ± stderr, from the diagnostics of `llc`; one that a sampler has no diagnostic for is left out.
 
     Examples:
-        >>> seen = {"started": 8, "diverged": 0, "interrupted": False, "rhat": 1.21, "drift": 0.0}
+        >>> seen = {"started": 8, "diverged": 0, "interrupted": False, "sampler": "hmc", "rhat": 1.21, "rtol": 0.02}
         >>> [(check.name, check.passed) for check in llc_checks(10.0, 0.5, seen) if not check.passed]
         [('split-R̂ between chains', False)]
     """

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,10 +15,10 @@ from ..checks import positive
 from ..errors import InputError
 from ..estimates import Check, Estimate
 from ..landscape import Landscape
-from ..progress import tracked
+from ..progress import Report, tracked
 from ..sampling.calibration import resolution
-from ..sampling.local import Settings
-from ..sampling.tempered import TEMPERED_SAMPLERS, TemperedMean, tempered_mean
+from ..sampling.local import SEEDS, Settings
+from ..sampling.tempered import TEMPERED_SAMPLERS, TemperedMean, tempered_means
 from .checks import check_mixing, check_precision, check_survival
 
 Array = NDArray[np.float64]
@@ -116,21 +117,20 @@ def temperature_regression(
     total = sum(map(len, ladders))
     sets: list[list[TemperedMean]] = []
     gammas = [resolution(land, gamma=gamma).gamma for land in listed]
-    done = 0
     with tracked("temperature regression", progress) as report:
         for number, (land, ladder) in enumerate(zip(listed, ladders, strict=True)):
-            means = []
-            for beta in ladder:
-                settings = Settings(
-                    "hmc" if by_nuts else sampler, chains, draws, rtol=rtol, budget=budget / total, seed=seed + done
-                )
-                report(done / total, f"data set {number + 1} of {len(listed)}, 1/β = {1 / beta:.3g}")
-                means.append(
-                    tempered_mean(land, beta, gammas[number], settings, lambda fraction, text: None, by_nuts=by_nuts)
-                )
-                done += 1
-            sets.append(means)
+            settings = Settings(
+                "hmc" if by_nuts else sampler, chains, draws, rtol=rtol, budget=budget / total,
+                seed=seed + SEEDS * sum(map(len, ladders[:number])),
+            )  # fmt: skip
+            step = partial(_step, report, number, len(listed))
+            sets.append(tempered_means(land, ladder, gammas[number], settings, step, by_nuts=by_nuts))
     return judged(sets, [land.n for land in listed], gammas)
+
+
+def _step(report: Report, number: int, sets: int, fraction: float, text: str) -> None:
+    """Progress at one data set as that of all."""
+    report((number + fraction) / sets, f"data set {number + 1} of {sets}, {text}")
 
 
 def judged(

@@ -112,6 +112,7 @@ def sample(
     draws: int | None = None,
     step_size: float | None = None,
     first_size: float | None = None,
+    warmup: int = WARMUP,
     discard: float = 0.5,
 ) -> Run:
     """HMC from `position` (C, d) until the mean excess loss is known to `rtol` or `evaluations` are spent.
@@ -130,6 +131,7 @@ def sample(
         draws: exactly this many draws per chain instead of a tolerance.
         step_size: of the integrator, instead of the tuned one.
         first_size: where tuning starts.
+        warmup: transitions that tune the step.
         discard: fraction of the draws that is burn-in.
     """
     generator = torch.Generator(position.device).manual_seed(seed)
@@ -163,7 +165,7 @@ def sample(
 
     try:
         if step_size is None:
-            size = _tuned(engine, partial(kernel, most=TUNING), size, WARMUP, evaluations // 4, report)
+            size = _tuned(engine, partial(kernel, most=TUNING), size, warmup, evaluations // 4, report)
             engine.use(kernel(size))
         goal, limit = draws or FIRST_ROUND, affordable()
         while True:

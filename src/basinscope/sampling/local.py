@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -32,6 +33,7 @@ _PILOT = 24  # transitions of the run that finds them
 _RELAXATIONS = 8  # first round of minibatch chains in units of 1/(εa) of the slowest mode
 _BATCH = 512  # samples of a batch to begin with
 _GROUPS = len(unadjusted.FRACTIONS)
+SEEDS = 16  # between the seeds of two runs of one sampler
 _FEWEST = 512  # minibatch steps whatever they cost
 LOST = Mean(math.nan, math.inf)  # of fewer than two living chains
 
@@ -138,16 +140,35 @@ class Sampler:
         products = affordable_products(self.land, len(displacements), self._cost, self.settings.budget)
         return geometry(self.land, self.losses, displacements, self.settings.seed, products)
 
-    def run(self, at: Resolution, report: Report, start: Outcome | None = None) -> Outcome:
-        """Sample at resolution `at`, with chains from w* or, where there is a `start`, from where those of an outcome
-        at a neighbouring resolution ended."""
+    def run(self, at: Resolution, report: Report, start: Outcome | None = None, number: int = 0) -> Outcome:
+        """Sample at resolution `at`.
+
+        Args:
+            at: the resolution.
+            report: progress.
+            start: an outcome at a neighbouring resolution, whose chains go on from where they are with the steps that
+                they were tuned to; from w* unless given.
+            number: of the run among others of the same seed, which then have random numbers of their own.
+        """
         sampler = self._chosen(at) if start is None else start.sampler
         self._refuse_unused(sampler)
+        seed = self.settings.seed + SEEDS * number
         if sampler == "hmc":
-            return self._adjusted(at, report, start)
+            return self._adjusted(at, report, start, seed)
         if sampler == "minibatch":
-            return self._unadjusted(at, report, start)
-        return self._plain(sampler, at, report)
+            return self._unadjusted(at, report, start, seed)
+        return self._plain(sampler, at, report, seed)
+
+    def ladder(self, resolutions: Sequence[Resolution], report: Report) -> Iterator[Outcome]:
+        """An outcome at each resolution in turn, whose chains go on from where those before ended.
+
+        Curvature is measured and steps are tuned once; the standard error target and the budget are those of each.
+        """
+        outcome: Outcome | None = None
+        for number, at in enumerate(resolutions):
+            report(number / len(resolutions), f"{number + 1} of {len(resolutions)} temperatures")
+            outcome = self.run(at, _quietly, outcome, number)
+            yield outcome
 
     def _chosen(self, at: Resolution) -> str:
         """Metropolis-adjusted on all data where the budget allows some 100 transitions, else minibatches.
@@ -179,15 +200,13 @@ class Sampler:
     def _chains_adjusted(self) -> int:
         return self.settings.chains or self._cost.affordable_chains(self.land.n, 6, 48)
 
-    def _adjusted(self, at: Resolution, report: Report, start: Outcome | None) -> Outcome:
+    def _adjusted(self, at: Resolution, report: Report, start: Outcome | None, seed: int) -> Outcome:
         settings = self.settings
         chains = self._chains_adjusted()
         target = self._target(at, self.geometry)
         evaluations = int(settings.budget / self._cost.of(self.land.n, chains))
         if start is None:
-            there, size, evaluations = adjusted.pilot(
-                target, self._at_origin(chains), settings.seed, _PILOT, evaluations
-            )
+            there, size, evaluations = adjusted.pilot(target, self._at_origin(chains), seed, _PILOT, evaluations)
             target, position = self._whitened(target.whitening(there), at)
         else:
             target, position = self._whitened(start.displacement, at)
@@ -195,13 +214,14 @@ class Sampler:
         run = adjusted.sample(
             target,
             position,
-            seed=settings.seed + 1,
+            seed=seed + 1,
             rtol=settings.rtol,
             evaluations=evaluations,
             report=report,
             draws=settings.draws,
             step_size=settings.step_size,
             first_size=size,
+            warmup=adjusted.WARMUP if start is None else adjusted.FEWEST,
             discard=0.5 if settings.burn_in is None else settings.burn_in,
         )
         if run.alive.sum() < 2:
@@ -221,7 +241,7 @@ class Sampler:
         target = self._target(at, self._typical)
         return target, target.whitening.inverse()(delta)
 
-    def _unadjusted(self, at: Resolution, report: Report, start: Outcome | None) -> Outcome:
+    def _unadjusted(self, at: Resolution, report: Report, start: Outcome | None, seed: int) -> Outcome:
         settings = self.settings
         batch = min(settings.batch_size or _BATCH, self.land.n)
         chains = settings.chains or self._cost.affordable_chains(batch, 12, 24) // _GROUPS * _GROUPS
@@ -233,10 +253,10 @@ class Sampler:
         least = self._cost.of(batch, chains)
         budget = max(_FEWEST * least, settings.budget)
         if start is None:
-            target, position, guess = self._scouted(at, chains, batch, int(budget / least) // 8)
+            target, position, guess = self._scouted(at, chains, batch, int(budget / least) // 8, seed)
         else:
             target, position = self._whitened(start.displacement, at)
-            guess = start.excess
+            guess = start.excess * start.at.nbeta / at.nbeta  # λ̂ changes slowly with nβ
         runs, pace, controlled = unadjusted.sample(
             target,
             position,
@@ -244,7 +264,7 @@ class Sampler:
             batch_size=batch,
             grows=settings.batch_size is None,
             guess=guess,
-            seed=settings.seed + 1,
+            seed=seed + 1,
             rtol=settings.rtol,
             price=self._cost.of,
             budget=budget,
@@ -256,13 +276,13 @@ class Sampler:
         found = extrapolated(runs)
         return Outcome(at, "minibatch", runs, *found[:4], pace.batch, controlled, pace)
 
-    def _scouted(self, at: Resolution, chains: int, batch: int, steps: int) -> tuple[Target, Tensor, float]:
+    def _scouted(self, at: Resolution, chains: int, batch: int, steps: int, seed: int) -> tuple[Target, Tensor, float]:
         """A whitened target with chains that a pilot on minibatches has moved, and their mean excess loss."""
         target = self._target(at, self.geometry)
-        there, guess = pilot(target, self._at_origin(chains), batch_size=batch, seed=self.settings.seed, steps=steps)
+        there, guess = pilot(target, self._at_origin(chains), batch_size=batch, seed=seed, steps=steps)
         return *self._whitened(target.whitening(there), at), guess
 
-    def _plain(self, sampler: str, at: Resolution, report: Report) -> Outcome:
+    def _plain(self, sampler: str, at: Resolution, report: Report, seed: int) -> Outcome:
         settings = self.settings
         batch = min(settings.batch_size or _BATCH, self.land.n)
         gradient_at(self.losses)
@@ -275,9 +295,13 @@ class Sampler:
             draws=settings.draws or 2000,
             batch_size=batch,
             burn_in=settings.burn_in,
-            seed=settings.seed,
+            seed=seed,
             report=report,
         )
         if run.alive.sum() < 2:
             return Outcome(at, sampler, [run], *LOST, math.nan, batch)
         return Outcome(at, sampler, [run], *run.plain(), math.nan, batch)  # as the papers have it: no control variate
+
+
+def _quietly(fraction: float, text: str) -> None:
+    """No report of progress within one run of a ladder."""

@@ -104,10 +104,15 @@ def nuts(
     )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        trace = nutpie.sample(
+        sampler = nutpie.sample(
             model, draws=draws, tune=warmup, chains=chains, cores=1, seed=seed, target_accept=acceptance,
-            progress_bar=False, save_warmup=True,
+            progress_bar=False, save_warmup=True, blocking=False,
         )  # fmt: skip
+        try:
+            trace = sampler.wait()
+        except BaseException:  # where it blocks, nutpie takes Ctrl-C for the end and returns what draws there are
+            sampler.cancel()
+            raise
     kept, before = trace.sample_stats, trace.warmup_sample_stats
     return NutsRun(
         draws=np.ascontiguousarray(trace.posterior["w"].values),

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -14,7 +15,7 @@ from ..progress import Report
 from .calibration import Resolution
 from .chains import ChainLosses
 from .diagnostics import summarize
-from .local import SAMPLERS, Sampler, Settings
+from .local import SAMPLERS, SEEDS, Outcome, Sampler, Settings
 from .nuts import local_density, nuts
 
 Array = NDArray[np.float64]
@@ -50,22 +51,31 @@ class TemperedMean:
     sampler: str
 
 
-def tempered_mean(
-    land: Landscape, beta: float, gamma: float, settings: Settings, report: Report, *, by_nuts: bool = False
-) -> TemperedMean:
-    """Sample ∝ exp(−nβ L_n(w) − (γ/2)‖w − w*‖²) as `settings` say, or by NUTS with their chains, draws and seed."""
-    at = Resolution(land.n * beta, gamma)
+def tempered_means(
+    land: Landscape, betas: Sequence[float], gamma: float, settings: Settings, report: Report, *, by_nuts: bool = False
+) -> list[TemperedMean]:
+    """Sample ∝ exp(−nβ L_n(w) − (γ/2)‖w − w*‖²) at every β as `settings` say, from the coldest on, each from where the
+    one before ended; or by NUTS with their chains, draws and seed."""
+    coldest_first = sorted(set(betas), reverse=True)
+    resolutions = [Resolution(land.n * beta, gamma) for beta in coldest_first]
     if by_nuts:
-        return _by_nuts(land, at, settings)
-    outcome = Sampler(land, settings).run(at, report)
+        seeds = [replace(settings, seed=settings.seed + SEEDS * number) for number in range(len(resolutions))]
+        means = [_by_nuts(land, at, each) for at, each in zip(resolutions, seeds, strict=True)]
+    else:
+        means = [_of(outcome, land.n) for outcome in Sampler(land, settings).ladder(resolutions, report)]
+    found = dict(zip(coldest_first, means, strict=True))
+    return [found[beta] for beta in betas]
+
+
+def _of(outcome: Outcome, n: int) -> TemperedMean:
+    """The mean from chains of the engine."""
     run = outcome.main
-    summary = outcome.summary if run.alive.sum() > 1 else None
     burnt = int(run.discard * run.trace.draws)
     return TemperedMean(
-        beta=beta,
-        mean=land.n * outcome.excess,
-        stderr=land.n * outcome.stderr,
-        ess=math.nan if summary is None else summary.ess,
+        beta=outcome.at.nbeta / n,
+        mean=n * outcome.excess,
+        stderr=n * outcome.stderr,
+        ess=outcome.summary.ess if run.alive.sum() > 1 else math.nan,
         rhat=outcome.rhat,
         chains=int(run.alive.sum()),
         draws=run.trace.draws - burnt,

@@ -202,7 +202,7 @@ def test_the_whole_way(tmp_path):
     assert "0.84" in page
     assert "| hole-free |" in page
     assert pd.read_csv(tmp_path / "report" / "criterion.csv")["networks"].tolist() == [12]
-    assert "| paper 004, 7 Titan Xp" in page
+    assert "| Shoham et al., 7 Titan Xp" in page
     assert STUDY.findings(results)[0].rows
 
 

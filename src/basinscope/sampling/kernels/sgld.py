@@ -1,4 +1,4 @@
-"""Stochastic gradient Langevin dynamics (Welling and Teh 2011): the sampler of papers 000–003."""
+"""Stochastic gradient Langevin dynamics (Welling and Teh 2011), the sampler of Lau et al. 2023."""
 
 from __future__ import annotations
 
