@@ -61,11 +61,17 @@ def check(words, where, page):
     elif words[:2] == ["pip", "install"]:
         for extra in re.findall(r"basinscope\[([\w,]+)\]", " ".join(words)):
             assert set(extra.split(",")) <= set(EXTRAS), f"{where}: no such extra in {extra!r}"
+    elif words[:3] == ["python", "-m", "basinscope"]:
+        check(words[2:], where, page)
+    elif words[:3] == ["timeout", "-s", "INT"]:
+        check(words[4:], where, page)
+    elif words[0] == "export":
+        assert all("=" in word for word in words[1:]), f"{where}: not all of {words[1:]} are assignments"
     elif words[0] == "python":
         made = {block.file for block in blocks(page)}
         assert words[1] in made or (ROOT / words[1]).exists(), f"{where}: there is no {words[1]}"
     else:
-        assert words[0] == ".", f"{where}: what is {words[0]!r}?"
+        assert words[0] in (".", "tar"), f"{where}: what is {words[0]!r}?"
 
 
 def test_few_blocks_are_not_run():
