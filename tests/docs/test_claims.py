@@ -42,7 +42,7 @@ def test_the_summary_of_the_ground_truth(truth):
     covered = 100 * sum(row["covered"] == "True" for row in truth) / len(truth)
     text = " ".join(TEXTS["README.md"].split())
     told = re.search(
-        r"on (\d+) landscapes .* median error ([\d.]+) %, 95th percentile ([\d.]+) %; 90 % intervals hold the answer "
+        r"on (\d+) landscapes .* median error ([\d.]+) %, 95th percentile ([\d.]+) %; 90 % intervals hold λ_t "
         r"([\d.]+) % of the time; (\d+) `ok`, (\d+) `doubtful`, no `ok` that is wrong by (\d+) %",
         text,
     )
@@ -52,6 +52,9 @@ def test_the_summary_of_the_ground_truth(truth):
     assert all(says(*pair) for pair in zip(shown, (middle, tail, covered), strict=True)), (middle, tail, covered)
     assert (int(ok), int(doubtful)) == (len(sure), len(truth) - len(sure))
     assert 100 * max(sure) < float(most)
+    limits = [abs(float(row["value"]) / float(row["coefficient"]) - 1) for row in truth]
+    shown = re.search(r"λ itself, the limit of λ_t, is (\d+) % away in the median", text)
+    assert says(shown[1], 100 * statistics.median(limits))
     table = {row[0]: row[1] for row in rows(TEXTS["docs/benchmarks.md"]) if len(row) == 2}
     assert says(numbers(table["median error"])[0], middle)
     assert says(numbers(table["95th percentile"])[0], tail)
