@@ -241,7 +241,8 @@ def test_plain_kernels_report_what_they_did(sampler, seed):
     exact = quadratic_value(sigma, T, 5.0)
     # Half of the inverse stiffness as step: SGLD's bias is below 1/(1 − 1/8), gradient noise of exact data tiny.
     assert_within(found.value, 1.075 * exact, found.stderr, SAMPLED, bias=0.075 * exact)
-    assert found.stderr < (0.1 if sampler == "rmsprop-sgld" else 0.03) * exact
+    # About 2.5 %, itself known to 13 % from 32 chains: by chance it is not twice as much.
+    assert found.stderr < (0.1 if sampler == "rmsprop-sgld" else 0.05) * exact
     assert found.diagnostics["sampler"] == sampler
     assert found.diagnostics["chains"] == 32
     assert found.diagnostics["draws"] == 600
