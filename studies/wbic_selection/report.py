@@ -20,7 +20,7 @@ COLOURS = {
     "aic": "#999999", "bic": "#333333", LARGEST: "#c9a227",
 }  # fmt: skip
 NAMES = {**CRITERIA, LARGEST: "always largest"}
-SHADES = ("#f7f7f7", "#cccccc", "#969696", "#525252")
+SHADES = ("#deebf7", "#9ecae1", "#4292c6", "#084594")
 
 
 def write(table: pd.DataFrame, origin: Mapping[str, Any], folder: Path) -> Sequence[Path]:
@@ -40,9 +40,9 @@ def figure(made: pd.DataFrame) -> Any:
         _regrets(above, own)
         _chosen(below, own[own["n"] == own["n"].max()], TRUTHS[name].size)
         above.set_title(TRUTHS[name].title, fontsize=10)
-    axes[0].legend(frameon=False, fontsize=8, ncols=2)
-    axes[0].set_ylabel("regret: n × excess Bayes error (2 standard errors)")
-    axes[len(truths)].legend(frameon=False, fontsize=8, ncols=4, loc="lower left", bbox_to_anchor=(0, 1.06))
+    axes[0].set_ylabel("regret (bars: 2 standard errors)")
+    drawn.legend(*axes[0].get_legend_handles_labels(), frameon=False, fontsize=9, ncols=8, loc="outside upper center")
+    drawn.legend(*axes[-1].get_legend_handles_labels(), frameon=False, fontsize=9, ncols=4, loc="outside lower center")
     return drawn
 
 
@@ -116,23 +116,28 @@ def page(table: pd.DataFrame, made: pd.DataFrame, origin: Mapping[str, Any]) -> 
 
 
 def answer(table: pd.DataFrame, made: pd.DataFrame) -> str:
-    """The first line: who chooses best for prediction, and who finds the true size."""
-    mean = made[made["criterion"] != LARGEST].groupby("criterion", sort=False)["regret"].mean().sort_values()
-    ahead, spread = compared(table, mean.index[1], mean.index[0])
-    known = made[made["true_size"].notna() & (made["criterion"] != LARGEST)]
-    right = known.groupby("criterion", sort=False)["true_size"].mean().sort_values(ascending=False)
-    difference, error = compared(table, "wbic", "waic")
-    if abs(difference) <= 2 * error:
-        verdict = "does not differ from that of WAIC"
-    else:
-        verdict = "is larger than that of WAIC" if difference > 0 else "is smaller than that of WAIC"
+    """The first line: WBIC against WAIC at either end of n, and who has the least regret for each truth."""
+    sizes = sorted(made["n"].unique())
+    ends = [f"{_won(table[table['samples'] == n])} at n = {n}" for n in dict.fromkeys((sizes[0], sizes[-1]))]
+    least = []
+    for name, part in made[made["criterion"] != LARGEST].groupby("truth", sort=False):
+        mean = part.groupby("criterion", sort=False)["regret"].mean()
+        best = [NAMES[each] for each in mean.index[mean <= mean.min() + 1e-9]]
+        least.append(f"{' and '.join(best)} for {name} ({mean.min():.2f}; {NAMES[mean.idxmax()]} {mean.max():.2f})")
     return (
-        f"For prediction {NAMES[mean.index[0]]} chooses best (mean regret {mean.iloc[0]:.2f}, ahead of "
-        f"{NAMES[mean.index[1]]} by {ahead:.2f} ± {spread:.2f}) and {NAMES[mean.index[-1]]} worst "
-        f"({mean.iloc[-1]:.2f}); the true size is found most often by "
-        f"{NAMES[right.index[0]]} ({right.iloc[0]:.0%}); the regret of WBIC {verdict} "
-        f"({difference:+.2f} ± {error:.2f}, over all truths and n)."
+        f"Of {made['truth'].nunique()} truths {'; '.join(ends)}; the least regret on average over n (and the largest) "
+        f"has {', '.join(least)}."
     )
+
+
+def _won(table: pd.DataFrame) -> str:
+    """In how many truths the 95 % interval of the difference of regrets excludes zero, on either side."""
+    winners = [_winner(*compared(part, "wbic", "waic")) for _, part in table.groupby("truth", sort=False)]
+    return f"WBIC chooses better than WAIC in {winners.count('WBIC')} and worse in {winners.count('WAIC')}"
+
+
+def _winner(difference: float, error: float) -> str:
+    return "neither" if abs(difference) <= 1.96 * error else "WAIC" if difference > 0 else "WBIC"
 
 
 def _table(made: pd.DataFrame) -> list[str]:
@@ -170,7 +175,6 @@ def _duel(table: pd.DataFrame) -> list[str]:
     lines = ["| truth | n | regret of WBIC − regret of WAIC (95 %) | smaller regret |", "|---|---|---|---|"]
     for (name, n), part in table.groupby(["truth", "samples"], sort=False):
         difference, error = compared(part, "wbic", "waic")
-        low, high = difference - 1.96 * error, difference + 1.96 * error
-        winner = "WAIC" if low > 0 else "WBIC" if high < 0 else "neither"
-        lines.append(f"| {name} | {n} | {difference:.2f} ({low:.2f} to {high:.2f}) | {winner} |")
+        interval = f"{difference:.2f} ({difference - 1.96 * error:.2f} to {difference + 1.96 * error:.2f})"
+        lines.append(f"| {name} | {n} | {interval.replace('-', '−')} | {_winner(difference, error)} |")
     return lines

@@ -36,8 +36,13 @@ def test_regret_and_shares():
 
 def test_the_answer_follows_the_numbers():
     text = answer(stored(), choices(stored()))
-    assert "WBIC worst (0.50)" in text
-    assert "does not differ from that of WAIC" in text  # 0.5 ± 0.29
+    assert "WBIC chooses better than WAIC in 0 and worse in 0 at n = 50" in text  # 0.5 ± 0.29
+    assert "for singular-tanh (0.00; WBIC 0.50)" in text
+    worse = stored()
+    worse["wbic"] = (
+        -worse["size"].astype(float).where(worse["seed"] > 0, 4.0 - abs(worse["size"] - 3))
+    )  # sizes 3, 4, 4, 4
+    assert "in 0 and worse in 1" in answer(worse, choices(worse))
 
 
 @pytest.mark.slow
@@ -51,4 +56,4 @@ def test_a_small_selection_from_end_to_end(tmp_path):
     assert len(table) == 4 * 2 * 4
     assert (abs(table["waic"] - table["loo"]) < 2).all()
     assert (table["error"] > 0).all()
-    assert written[-1].read_text().startswith("For prediction ")
+    assert written[-1].read_text().startswith("Of 4 truths WBIC chooses better than WAIC in ")
