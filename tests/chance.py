@@ -18,21 +18,19 @@ FALSE_ALARM = SUITE_FALSE_ALARM / MOST
 SAMPLED = 30  # degrees of freedom credited to a standard error that chains tell of themselves: known to an eighth
 
 
-def deviations(freedom: float = math.inf) -> float:
+def deviations(freedom: float = math.inf, assertions: int = 1) -> float:
     """The number of standard errors that chance exceeds, on either side, with probability `FALSE_ALARM`.
 
     Args:
         freedom: degrees of freedom of the standard error, as in Student's t; infinite where it is known exactly.
+        assertions: how many share that probability (Bonferroni).
 
     Examples:
         >>> round(deviations(), 2), round(deviations(30), 2)
         (6.11, 8.72)
     """
-    return (
-        float(stats.t.isf(FALSE_ALARM / 2, freedom))
-        if math.isfinite(freedom)
-        else float(stats.norm.isf(FALSE_ALARM / 2))
-    )
+    law = stats.t(freedom) if math.isfinite(freedom) else stats.norm()
+    return float(law.isf(FALSE_ALARM / (2 * assertions)))
 
 
 def assert_within(value: object, truth: object, stderr: object, freedom: float = math.inf, bias: object = 0.0) -> None:
@@ -49,8 +47,7 @@ def assert_within(value: object, truth: object, stderr: object, freedom: float =
     value, truth, stderr, bias = np.broadcast_arrays(
         *(np.asarray(each, dtype=float) for each in (value, truth, stderr, bias))
     )
-    level = FALSE_ALARM / (2 * max(1, value.size))
-    limit = float(stats.t.isf(level, freedom)) if math.isfinite(freedom) else float(stats.norm.isf(level))
+    limit = deviations(freedom, max(1, value.size))
     excess = np.abs(value - truth) - bias
     assert np.all(excess <= limit * stderr), (
         f"{value} is off {truth} by up to {np.max(excess / stderr):.1f} standard errors of {stderr}; "

@@ -29,7 +29,7 @@ def seed(request: pytest.FixtureRequest) -> int:
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """What was left out, why, and what brings it: a line each."""
-    lines = lacking.told(terminalreporter.stats.get("skipped", []))
+    lines = lacking.summary_lines(terminalreporter.stats.get("skipped", []))
     if lines:
         terminalreporter.section("what this machine lacks")
         for line in lines:

@@ -93,7 +93,7 @@ def package(module: str) -> ModuleType:
     pytest.skip(Need(f"the package {name}", command, lambda: False).reason, allow_module_level=True)
 
 
-def told(skipped: Iterable[Any]) -> list[str]:
+def summary_lines(skipped: Iterable[Any]) -> list[str]:
     """A line for each reason why tests were skipped, with how many there were, from pytest's reports."""
     reasons = Counter(report.longrepr[2].removeprefix("Skipped: ") for report in skipped)
     return [f"{reason}  ({count} left out)" for reason, count in sorted(reasons.items())]

@@ -12,7 +12,7 @@ import lacking
 
 def test_each_reason_is_one_line_with_its_count():
     reports = [SimpleNamespace(longrepr=("file", 1, f"Skipped: {reason}")) for reason in ("b — do", "a — do", "b — do")]
-    assert lacking.told(reports) == ["a — do  (1 left out)", "b — do  (2 left out)"]
+    assert lacking.summary_lines(reports) == ["a — do  (1 left out)", "b — do  (2 left out)"]
 
 
 def test_only_what_is_lacking_is_skipped():

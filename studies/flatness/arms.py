@@ -8,9 +8,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import pandas as pd
 
-INPUTS = ("raw", "standardized")
-SCHEDULES = ("constant", "cosine")
-
 
 @dataclass(frozen=True)
 class Arm:
