@@ -26,7 +26,6 @@ ADDRESSES = {
     "llc": "268c4a7edd75",
     "llc/smoke": "0ba767e17b91",
     "temperature-regression": "0bbf80de04b7",
-    "wbic-selection": "5b5e48d621da",
 }
 
 REPORTS = {str(path.parent.relative_to(ROOT / "results")): path for path in (ROOT / "results").rglob("provenance.json")}
