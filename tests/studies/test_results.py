@@ -25,7 +25,6 @@ ADDRESSES = {
     "learning-curves": "f8207d6a248d",
     "llc": "268c4a7edd75",
     "llc/smoke": "0ba767e17b91",
-    "temperature-regression": "0bbf80de04b7",
 }
 
 REPORTS = {str(path.parent.relative_to(ROOT / "results")): path for path in (ROOT / "results").rglob("provenance.json")}
