@@ -12,6 +12,7 @@ import pandas as pd
 
 from basinscope.figure_style import INK, LINE, POINT, panels
 from studies.common.files import csv_files, readme
+from studies.common.pages import run_again
 
 from .cases import NETWORKS, coefficient, title
 from .tables import METHODS, summary
@@ -84,10 +85,9 @@ def _lines(axes: Any, model: str, exact: pd.DataFrame, made: pd.DataFrame) -> No
 def page(table: pd.DataFrame, made: pd.DataFrame, origin: Mapping[str, Any]) -> str:
     """`README.md`."""
     settings = origin["settings"]
-    missing = origin["jobs"] - origin["results"]
-    left_out = f" {missing} jobs have no result and are left out." if missing else ""
     steps = ", ".join(f"{step:g}" for step in settings["temperatures"])
     return "\n".join([
+        "# Is the slope of the loss in temperature the learning coefficient?", "",
         answer(made), "",
         "Over the posterior at inverse temperature β, E[nLₙ] = nLₙ(w₀) + λ/β + smaller terms: the slope of the mean "
         "loss in temperature estimates the learning coefficient λ (Watanabe 2013). Murfet et al. (2020) applied this "
@@ -106,13 +106,12 @@ def page(table: pd.DataFrame, made: pd.DataFrame, origin: Mapping[str, Any]) -> 
         "least half the rank of the Hessian there. A straight line shows that the slope hardly changes over "
         "these temperatures; it does not show that the slope is λ.", "",
         "## How it is done, and run again", "",
-        f"`basinscope study run studies/temperature_regression --scale paper`; {origin['results']} jobs took "
-        f"{origin['seconds'] / 60:.0f} minutes, added up over processes of one core each.{left_out} The prior is "
+        f"{run_again(origin)} The prior is "
         "N(0, 1) on every weight. Reduced-rank regression, tanh units and the mixture are integrated by quadrature, as "
-        f"in the study of learning curves. Networks are integrated over {settings['prior_draws']:,} draws of their inner "
-        "weights from the prior, the outer ones in closed form; two halves of the draws tell the error. The engine has "
-        f"{settings['budget']:g} nominal seconds for all temperatures of a data set, NUTS {settings['nuts_draws']} "
-        "draws of each of four chains, after as many of warm-up.", "",
+        f"in the study of learning curves. Networks are integrated over {settings['prior_draws']:,} draws of their "
+        "inner weights from the prior, the outer ones in closed form; two halves of the draws tell the error. The "
+        f"engine has {settings['budget']:g} nominal seconds for all temperatures of a data set, NUTS "
+        f"{settings['nuts_draws']} draws of each of four chains, after as many of warm-up.", "",
         "## Limits", "",
         "Murfet et al. took 20,000 draws of NUTS at each of five temperatures on many data sets. That takes days of "
         "one core. The paper scale of this study is smaller: integration takes the place of long chains, and samplers "

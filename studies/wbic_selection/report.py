@@ -11,6 +11,7 @@ import pandas as pd
 
 from basinscope.figure_style import panels
 from studies.common.files import csv_files, readme
+from studies.common.pages import run_again
 
 from .tables import CRITERIA, LARGEST, SAMPLED, choices, compared
 from .truths import SIZES, TRUTHS
@@ -79,9 +80,8 @@ def _chosen(axes: Any, own: pd.DataFrame, true: int | None) -> None:
 def page(table: pd.DataFrame, made: pd.DataFrame, origin: Mapping[str, Any]) -> str:
     """`README.md`."""
     settings = origin["settings"]
-    missing = origin["jobs"] - origin["results"]
-    left_out = f" {missing} data sets are missing." if missing else ""
     return "\n".join([
+        "# Which criterion chooses the model that predicts best?", "",
         answer(table, made), "",
         f"Candidates of sizes {SIZES[0]} to {SIZES[-1]} learn the same data under one prior, "
         f"N(0, {1 / settings['gamma']:g}) on every weight. Each criterion chooses the candidate for which it is least. "
@@ -97,8 +97,7 @@ def page(table: pd.DataFrame, made: pd.DataFrame, origin: Mapping[str, Any]) -> 
         "## WBIC against WAIC", "",
         *_duel(table), "",
         "## How it is done, and run again", "",
-        f"`basinscope study run studies/wbic_selection --scale paper`; {origin['results']} data sets took "
-        f"{origin['seconds'] / 60:.0f} minutes, added up over processes of one core each.{left_out} Inputs and rounded "
+        f"{run_again(origin)} Inputs and rounded "
         "observations lie on finitely many places, so that the error on new data is a sum, without a test set. "
         "Regressions are linear in their outer weights, which are integrated in closed form. Polynomials need nothing "
         "else; the inner weights of tanh units are summed over two shifted lattices, whose difference tells the error. "

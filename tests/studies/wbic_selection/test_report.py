@@ -56,4 +56,4 @@ def test_a_small_selection_from_end_to_end(tmp_path):
     assert len(table) == 5 * 2 * 4
     assert (abs(table["waic"] - table["loo"]) < 2).all()
     assert (table["error"] > 0).all()
-    assert written[-1].read_text().startswith("Of 5 truths, at n = 50 WAIC chooses better than WBIC in ")
+    assert written[-1].read_text().splitlines()[2].startswith("Of 5 truths, at n = 50 WAIC chooses better")
