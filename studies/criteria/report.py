@@ -136,27 +136,36 @@ def answer(made: Mapping[str, pd.DataFrame]) -> str:
     if len(laws):
         far = {row["model"]: row["distance"] for row in law_distances(laws)}
         slow = far.pop("product", None)
-        near = f"within {max(far.values()):.4f} of their limits" if far else ""
-        behind = f"{slow:.2f} from them where the law has a logarithm" if slow is not None else ""
+        near = f"within {max(far.values()):.4f} of the limits that theory gives" if far else ""
+        behind = f"{slow:.2f} from them in the model whose law has a logarithm" if slow is not None else ""
         said.append(
-            f"At n = {int(laws['n'].max()):,} the errors of {laws['model'].nunique()} coins, exact means over data "
-            f"sets, are {', and '.join(filter(None, [near, behind]))}"
+            f"At n = {int(laws['n'].max()):,} the errors of a coin, exact means over data sets, are "
+            f"{', and '.join(filter(None, [near, behind]))}"
         )
     last = rates.dropna().groupby(["model", "beta"], sort=False).tail(1)
     last = last[last["model"] != "regular"]
-    for words, own in (("at β = 1", last[last["beta"] == 1]), ("elsewhere", last[last["beta"] != 1])):
-        if len(own):
-            ends = f"{own['exponent'].max():.2f} to {own['exponent'].min():.2f}".replace("-", "−")
-            theory = "−2" if words == "at β = 1" else "−3/2"
-            said.append(f"leave-one-out less WAIC falls with exponents of n from {ends} {words} (theory: {theory})")
+    exponents = [
+        f"n^{own['exponent'].mean():.2f} {words} (theory: {theory})".replace("-", "−")
+        for words, theory, own in (
+            ("at β = 1", -2, last[last["beta"] == 1]), ("elsewhere", -1.5, last[last["beta"] != 1])
+        )
+        if len(own)
+    ]  # fmt: skip
+    if exponents:
+        said.append(f"leave-one-out less WAIC falls as {' and as '.join(exponents)}")
     if len(parts):
         rms = parts.groupby("samples")["off"].apply(lambda off: math.sqrt((off**2).mean()))
         fine = [size for size in sorted(rms.index) if (rms[rms.index >= size] < SMALL_OFF).all()]
         if fine:
             said.append(f"ν̂ from minibatches of {fine[0]} samples or more is within {SMALL_OFF:.0%} of that from all")
     if len(flat):
-        kept = int((flat["llc"] <= flat["bound"] + 2 * flat["llc_stderr"]).sum())
-        said.append(f"λ̂ keeps to its bound (d − k)/2, within two standard errors, in {kept} of {len(flat)} networks")
+        kept = flat["llc"] <= flat["bound"] + 2 * flat["llc_stderr"]
+        sound = flat["verdict"] == "ok"
+        said.append(
+            f"λ̂ keeps to its bound (d − k)/2, within two standard errors, in {int(kept[sound].sum())} of "
+            f"{int(sound.sum())} networks where it passes its checks, and in {int(kept[~sound].sum())} of "
+            f"{int((~sound).sum())} where it is doubtful"
+        )
     return "; ".join(said) + "."
 
 
