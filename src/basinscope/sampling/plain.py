@@ -11,7 +11,7 @@ from .calibration import Geometry, Resolution
 from .chains import ChainLosses
 from .engine import Engine
 from .goal import Goal
-from .kernels import BAOAB, MALA, SGLD, SGNHT, Kernel, LeimkuhlerMatthews, RMSPropSGLD
+from .kernels import HMC, SGLD, SGNHT, Kernel, LeimkuhlerMatthews, RMSPropSGLD
 from .minibatches import minibatches
 from .runs import Run
 from .target import Target, Whitening
@@ -63,11 +63,11 @@ def stable_step(name: str, curvature: Geometry, at: Resolution) -> float:
 
 def _kernel(name: str, size: float, target: Target, draws: int) -> Kernel:
     if name == "mala":
-        return MALA(size, target.energy)
+        return HMC(math.sqrt(size), 1, target.energy, target.force, jittered=False)
     if name == "rmsprop-sgld":
         return RMSPropSGLD(size, warmup=draws // 4)
     if name == "baoab":
-        return BAOAB(size, friction=2 * math.sqrt(target.gamma))
+        return LeimkuhlerMatthews(size**2, persistence=math.exp(-2 * math.sqrt(target.gamma) * size))
     if name == "sgnht":
         return SGNHT(size)
     return SGLD(size) if name == "sgld" else LeimkuhlerMatthews(size)
