@@ -15,7 +15,7 @@ from torch import Tensor
 from basinscope.curvature.dense import Products
 from basinscope.curvature.gradients import Gradients, Outer, Piece
 from basinscope.curvature.kronecker import Factors, moments, plus
-from basinscope.curvature.roots import roots
+from basinscope.curvature.likelihood import roots
 from basinscope.errors import InputError
 from basinscope.landscape import Landscape
 from basinscope.samples import Samples

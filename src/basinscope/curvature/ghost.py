@@ -17,8 +17,7 @@ from ..landscape import Landscape
 from ..progress import Report
 from ..samples import Samples
 from .gradients import Gradients
-from .likelihood import random_root, with_drawn_labels
-from .roots import count
+from .likelihood import count, random_root, with_drawn_labels
 from .stack_traces import stack_traces
 
 MAX_ROOTS = 128  # backward passes beyond which a trace is sampled instead

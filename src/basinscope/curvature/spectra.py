@@ -15,7 +15,7 @@ from ..progress import Report
 from .dense import dense, gram, layers, restricted
 from .gradients import Gradients, Outer
 from .kronecker import Sharing, diagonal, ekfac, kfac
-from .roots import count
+from .likelihood import count
 from .tiles import memory_bound
 
 Bound = Literal["exact", "upper", "neither"]

@@ -1,12 +1,10 @@
 """Training: one loop that measures on the way, can be interrupted at any moment, and branched from any checkpoint."""
 
-from .branch import branch
 from .checkpoint import load_checkpoint, save_checkpoint
 from .hooks import Below, EarlyStop, Every, Flat, Measure
-from .loop import train
-from .matching import matched
+from .loop import branch, train
 from .population import Evaluation, Member, Population
-from .runs import Run, histories
+from .runs import Run, histories, matched
 
 __all__ = [
     "Below",

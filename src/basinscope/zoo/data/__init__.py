@@ -2,12 +2,10 @@
 
 from .catalogue import names
 from .fetching import fetch
-from .loading import load
+from .loading import load, seven_by_seven, shrink
 from .sets import DataSet
-from .shrinking import shrink
 from .synthetic import deep_linear, mixture, modular_addition, reduced_rank
 from .text import characters, decode, story
-from .views import seven_by_seven
 
 __all__ = [
     "DataSet",
