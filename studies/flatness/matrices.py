@@ -60,25 +60,25 @@ class _Jacobians(Gradients):
         return [unit.expand_as(value) for unit in units]
 
 
-def matrices(land: Landscape, found: Outputs, relations: bool = True) -> Matrices:
+def matrices(land: Landscape, seen: Outputs, relations: bool = True) -> Matrices:
     """The matrices of a classifier made of linear and convolutional layers; `found` are its outputs.
 
     F̄ and C̄ only with `relations`: they have as many rows a sample as F, ten times those of C.
     """
     jacobians = _Jacobians(land, "fisher", _MEMORY.get(land.device.type))
-    means = (found.mean_uncertainty(), found.mean_error()) if relations else ()
+    means = (seen.mean_uncertainty(), seen.mean_error()) if relations else ()
     apart = [_root(mean).T.contiguous() for mean in means]
     sums = [Products() for _ in range(2 + len(apart))]
     gradient = torch.zeros(land.dimension, dtype=torch.float64, device=land.device)
     factors: list[Factors] = []
     index: list[Tensor] = []
-    done, errors = 0, found.errors
+    done, errors = 0, seen.errors
     for pieces in jacobians:
         plain = [_layer(piece) for piece in pieces]
-        own = slice(done, done + len(plain[0].left))
-        done = own.stop
-        fisher = torch.stack(list(roots(land, "fisher", found.scores[own], found.labels[own])), 1)
-        mixtures = [fisher, errors[own, None], *(mean.expand(len(fisher), *mean.shape) for mean in apart)]
+        tile = slice(done, done + len(plain[0].left))
+        done = tile.stop
+        fisher = torch.stack(list(roots(land, "fisher", seen.scores[tile], seen.labels[tile])), 1)
+        mixtures = [fisher, errors[tile, None], *(mean.expand(len(fisher), *mean.shape) for mean in apart)]
         for number, (total, mixture) in enumerate(zip(sums, mixtures, strict=True)):
             mixed = [_mixed(piece, mixture) for piece in plain]
             total.add(list(mixed))
@@ -113,5 +113,5 @@ def _mixed(piece: Outer, mixture: Tensor) -> Outer:
 def _root(matrix: Tensor) -> Tensor:
     """R with R Rᵀ = matrix, without the directions that it maps to nothing."""
     values, vectors = torch.linalg.eigh(matrix)
-    kept = values > 1e-12 * values[-1].clamp(min=0)
-    return vectors[:, kept] * values[kept].sqrt()
+    positive = values > 1e-12 * values[-1].clamp(min=0)
+    return vectors[:, positive] * values[positive].sqrt()

@@ -32,9 +32,9 @@ class Outputs:
     @property
     def errors(self) -> Tensor:
         """e = ŷ − y (n, K), the gradient of the loss at the outputs."""
-        found = self.chances
-        found[torch.arange(len(found), device=found.device), self.labels] -= 1
-        return found
+        differences = self.chances
+        differences[torch.arange(len(differences), device=differences.device), self.labels] -= 1
+        return differences
 
     def mean_error(self) -> Tensor:
         """E[B] = E[e eᵀ] (K, K)."""

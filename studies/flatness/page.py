@@ -87,18 +87,18 @@ def _criterion(table: pd.DataFrame) -> list[str]:
         "|---|---|---|---|---|---|",
     ]
     for row in table.to_dict("records"):
-        found = f"{row['distance']:.3f} [{row['low']:.3f}, {row['high']:.3f}]"
+        interval = f"{row['distance']:.3f} [{row['low']:.3f}, {row['high']:.3f}]"
         counts = " | ".join(f"{row[name]:,}" for name in ("networks", "learned", "at_minimum", "diverged"))
-        lines.append(f"| {row['arm']} | {found} | {counts} |")
+        lines.append(f"| {row['arm']} | {interval} | {counts} |")
     return [*lines, ""]
 
 
 def _origin(grid: pd.DataFrame, origin: Mapping[str, Any]) -> str:
     data, small = data_and_scale(grid["data"])
     lost = int((grid["outcome"] == "diverged").sum())
-    told = f" {lost} diverged." if lost else ""
+    diverged = f" {lost} diverged." if lost else ""
     devices = ", ".join(origin["device"])
-    return f"{len(grid):,} networks on {data}, measured on {devices}.{told}{small}"
+    return f"{len(grid):,} networks on {data}, measured on {devices}.{diverged}{small}"
 
 
 def _number(value: float) -> str:
@@ -110,15 +110,15 @@ def _interval(row: Mapping[str, Any]) -> str:
 
 
 def _table(kendall: pd.DataFrame, against: str, title: str) -> list[str]:
-    own = kendall[(kendall["scope"] == "all") & (kendall["against"] == against)]
+    everywhere = kendall[(kendall["scope"] == "all") & (kendall["against"] == against)]
     lines = [
         f"## {title}",
         "",
         "| measure | paper | as printed | divided by n | within data set and size | networks |",
         "|---|---|---|---|---|---|",
     ]
-    for name in dict.fromkeys(own["measure"]):
-        rows = own[own["measure"] == name].set_index("way").to_dict("index")
+    for name in dict.fromkeys(everywhere["measure"]):
+        rows = everywhere[everywhere["measure"] == name].set_index("way").to_dict("index")
         first = next(iter(rows.values()))
         cells = [_interval(rows[way]) if way in rows else "" for way in ("as printed", "per sample", "within")]
         paper = _number(float("nan") if first["paper"] is None else first["paper"])
@@ -193,10 +193,10 @@ def _best(cells: pd.DataFrame) -> list[str]:
         "| gap | data | n | best | τ | not worse by the interval |",
         "|---|---|---|---|---|---|",
     ]
-    for (against, data, samples), own in cells.dropna(subset=["tau"]).groupby(
+    for (against, data, samples), group in cells.dropna(subset=["tau"]).groupby(
         ["against", "data", "samples"], sort=False
     ):
-        ordered = own.sort_values("tau", ascending=False)
+        ordered = group.sort_values("tau", ascending=False)
         best = ordered.iloc[0]
         near = ordered.iloc[1:][ordered.iloc[1:]["high"] >= best["low"]]["label"].tolist()
         lines.append(
@@ -219,10 +219,10 @@ def _sampling(grid: pd.DataFrame) -> list[str]:
     ]
     for name, words in (("llc", "λ̂ at β = 1/log n"), ("llc_bayes", "λ̂ at β = 1")):
         counts = grid[f"{name}_verdict"].value_counts()
-        told = ", ".join(f"{counts.get(verdict, 0)} {verdict}" for verdict in ("ok", "doubtful", "failed"))
+        verdicts = ", ".join(f"{counts.get(verdict, 0)} {verdict}" for verdict in ("ok", "doubtful", "failed"))
         sound = grid[grid[f"{name}_verdict"] == "ok"]
         share = (sound[name] / sound[f"half_soft_rank_{name}"]).median() if len(sound) else float("nan")
-        lines.append(f"- {words}: {told}. Where ok, the median of λ̂ / ½ rank_Λ(F) is {share:.2f}.")
+        lines.append(f"- {words}: {verdicts}. Where ok, the median of λ̂ / ½ rank_Λ(F) is {share:.2f}.")
     if grid["fluctuation"].notna().any():
         ratio = (grid["fluctuation"] / grid["half_tic_fluctuation"]).median()
         lines.append(f"- ν̂, which would be ½ Tr C (F + Λ)⁻¹ in a quadratic basin, is {ratio:.2f} times that (median).")
@@ -241,9 +241,9 @@ def _cost(grid: pd.DataFrame) -> list[str]:
         ("sampling_seconds", "λ̂, ν̂, WBIC, WAIC"), ("cv_seconds", "cross-validation"),
     ):  # fmt: skip
         if name in grid and grid[name].notna().any():
-            own = grid[name].dropna()
-            total += float(own.sum())
-            lines.append(f"| {words} | {own.mean():.2f} | {own.sum() / 60:.1f} |")
+            seconds = grid[name].dropna()
+            total += float(seconds.sum())
+            lines.append(f"| {words} | {seconds.mean():.2f} | {seconds.sum() / 60:.1f} |")
     lines.append(f"| in all | {total / len(grid):.2f} | {total / 60:.1f} |")
     lines.append(f"| Shoham et al., 7 Titan Xp for 5 days | {PAPER_SECONDS:,.0f} | {PAPER_SECONDS * 1701 / 60:,.0f} |")
     return [*lines, "", "Times are wall-clock seconds.", ""]

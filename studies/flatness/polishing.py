@@ -90,8 +90,8 @@ def _round(places: Mapping[int, Network], fit: Fitted) -> tuple[list[Newton], Po
 
 def _step(job: Network, fit: Fitted, number: int) -> Newton:
     land = landscape(job, fit.point(number, network_of(job)), samples_of(job)[0])
-    found = matrices(land, outputs(land), relations=False)
-    return newton(found, job.weight_decay, job.samples, land.flatten(land.parameters))
+    whole = matrices(land, outputs(land), relations=False)
+    return newton(whole, job.weight_decay, job.samples, land.flatten(land.parameters))
 
 
 @torch.no_grad()

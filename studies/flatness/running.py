@@ -25,11 +25,11 @@ def run_population(jobs: Sequence[Network], scratch: Scratch) -> Iterator[Mappin
     fit = fitted(jobs, scratch.folder, scratch.seconds_left)
     speed = 1.0
     for places in batches(jobs, scratch.wanted):
-        own = [jobs[place] for place in places]
-        expected = sum(cost(job) - training(job) for job in own)
+        networks = [jobs[place] for place in places]
+        expected = sum(cost(job) - training(job) for job in networks)
         if speed * expected > scratch.seconds_left:
             raise Unfinished
         started = time.monotonic()
-        rows = measured(own, fit, places)
+        rows = measured(networks, fit, places)
         speed = (time.monotonic() - started) / max(1e-9, expected)
         yield {place: Result([row]) for place, row in zip(places, rows, strict=True)}

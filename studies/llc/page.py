@@ -58,10 +58,10 @@ def _scale(origin: Mapping[str, Any]) -> str:
 
 def _markdown(table: pd.DataFrame, columns: Mapping[str, str]) -> list[str]:
     """Columns of a table, by their titles."""
-    there = {name: title for name, title in columns.items() if name in table}
-    lines = ["| " + " | ".join(there.values()) + " |", "|" + "---|" * len(there)]
+    shown = {name: title for name, title in columns.items() if name in table}
+    lines = ["| " + " | ".join(shown.values()) + " |", "|" + "---|" * len(shown)]
     for row in table.to_dict("records"):
-        lines.append("| " + " | ".join(_cell(row[name]) for name in there) + " |")
+        lines.append("| " + " | ".join(_cell(row[name]) for name in shown) + " |")
     return [*lines, ""]
 
 

@@ -34,25 +34,25 @@ def paper_llcs(lands: Sequence[Landscape], *, draws: int, gamma: float, seed: in
         lands, Resolution(PAPER_NBETA, gamma), step_size=PAPER_STEP, chains=PAPER_CHAINS, draws=draws, batch_size=BATCH,
         seed=seed,
     )  # fmt: skip
-    found = []
+    estimates = []
     for land, (base, excess) in zip(lands, measured, strict=True):
         if excess is None:
             reason = "the paper's SGLD diverged here"
-            found.append({name: Estimate.failed(name, reason) for name in ("llc_paper", "wbic_paper")})
+            estimates.append({name: Estimate.failed(name, reason) for name in ("llc_paper", "wbic_paper")})
             continue
-        found.append(
+        estimates.append(
             {
                 "llc_paper": Estimate("llc_paper", PAPER_NBETA * excess.mean, PAPER_NBETA * excess.stderr),
                 "wbic_paper": Estimate("wbic_paper", land.n * (base + excess.mean), land.n * excess.stderr),
             }
         )
-    return found
+    return estimates
 
 
 def quick(land: Landscape, *, draws: int, gamma: float, seed: int) -> dict[str, Estimate]:
     """What is cheap enough for every epoch: the paper's λ̂ and WBIC, and Tr H."""
-    (found,) = paper_llcs([land], draws=draws, gamma=gamma, seed=seed)
-    return {**found, "hessian_trace": bs.trace(land, seed=seed, rtol=0.02, progress=False)}
+    (estimates,) = paper_llcs([land], draws=draws, gamma=gamma, seed=seed)
+    return {**estimates, "hessian_trace": bs.trace(land, seed=seed, rtol=0.02, progress=False)}
 
 
 def full(

@@ -71,8 +71,8 @@ def _summary(judged: pd.DataFrame) -> list[str]:
         "|---|---|" + "---|" * len(ways),
     ]
     for (claim, variant, setting), rows in judged.groupby(["claim", "variant", "setting"], sort=False):
-        found = dict(zip(rows["way"], rows["holds"], strict=True))
-        lines.append(f"| {claim} | {variant}; {setting} | {' | '.join(found.get(way, '–') for way in ways)} |")
+        answers = dict(zip(rows["way"], rows["holds"], strict=True))
+        lines.append(f"| {claim} | {variant}; {setting} | {' | '.join(answers.get(way, '–') for way in ways)} |")
     return [*lines, ""]
 
 
@@ -122,8 +122,8 @@ def _doubts(table: pd.DataFrame) -> list[str]:
         column = f"{name}_verdict"
         if column in table:
             counts = table[column].value_counts()
-            told = ", ".join(f"{counts.get(verdict, 0)} {verdict}" for verdict in ("ok", "doubtful", "failed"))
-            lines.append(f"- {MEASUREMENTS[name]}: {told}.")
+            text = ", ".join(f"{counts.get(verdict, 0)} {verdict}" for verdict in ("ok", "doubtful", "failed"))
+            lines.append(f"- {MEASUREMENTS[name]}: {text}.")
     if "llc" in table and table["llc"].notna().any():
         measured = table[table["llc"].notna()]
         lines.append(

@@ -54,7 +54,7 @@ class NgdVsSgd(Study):
 
     def findings(self, results: Results) -> Sequence[Finding]:
         """The paper's claims, each with what the paper's own measurement and the better ones make of it."""
-        found = []
+        listed = []
         table = claims(tables(results.table))
         for (claim, source), rows in table.groupby(["claim", "paper"], sort=False):
             held = [row for row in rows.to_dict("records") if row["holds"] in ("yes", "no")]
@@ -66,8 +66,8 @@ class NgdVsSgd(Study):
             shown = [
                 {name: row[name] for name in ("measurement", "holds", "numbers")} for row in rows.to_dict("records")
             ]
-            found.append(Finding(str(claim), str(source), ours, verdict, shown))
-        return found
+            listed.append(Finding(str(claim), str(source), ours, verdict, shown))
+        return listed
 
 
 STUDY = NgdVsSgd()

@@ -52,8 +52,8 @@ def minimum(land, decay):
 def prepared(land, weights, decays):
     steps = []
     for row, decay in zip(weights, decays, strict=True):
-        own = land.at(land.unflatten(row))
-        steps.append(newton(matrices(own, outputs(own), relations=False), decay, land.n, row))
+        moved = land.at(land.unflatten(row))
+        steps.append(newton(matrices(moved, outputs(moved), relations=False), decay, land.n, row))
     return torch.stack([step.inverse.inverse for step in steps]), steps
 
 
