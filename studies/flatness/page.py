@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from studies.common.pages import data_and_scale
+from studies.common.pages import data_and_scale, in_words, markdown_table
 
 from .tables import GAPS, finished
 
@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
 PAPER_SECONDS = 5 * 86_400 * 7 / 1701  # 5 days on 7 GPUs for 1,701 networks
 SHARE = 0.1  # parts of the grid with fewer networks than this decide nothing
+_COUNTS = {
+    "networks": "networks", "learned": "learned something", "at_minimum": "at a minimum", "diverged": "diverged",
+}  # fmt: skip
 MEASURED = 0.05  # a τ differs from the paper's when it is further away than this and its interval excludes it
 
 
@@ -83,14 +86,12 @@ def _criterion(table: pd.DataFrame) -> list[str]:
         "its training samples are right, and is at a minimum if a Newton step would gain less than a twentieth of the "
         "predicted gap.",
         "",
-        "| arm | distance | networks | learned something | at a minimum | diverged |",
-        "|---|---|---|---|---|---|",
     ]
+    rows = []
     for row in table.to_dict("records"):
         interval = f"{row['distance']:.3f} [{row['low']:.3f}, {row['high']:.3f}]"
-        counts = " | ".join(f"{row[name]:,}" for name in ("networks", "learned", "at_minimum", "diverged"))
-        lines.append(f"| {row['arm']} | {interval} | {counts} |")
-    return [*lines, ""]
+        rows.append((row["arm"], interval, *(f"{row[name]:,}" for name in _COUNTS)))
+    return [*lines, *markdown_table(("arm", "distance", *_COUNTS.values()), rows)]
 
 
 def _origin(grid: pd.DataFrame, origin: Mapping[str, Any]) -> str:
@@ -111,19 +112,15 @@ def _interval(row: Mapping[str, Any]) -> str:
 
 def _table(kendall: pd.DataFrame, against: str, title: str) -> list[str]:
     everywhere = kendall[(kendall["scope"] == "all") & (kendall["against"] == against)]
-    lines = [
-        f"## {title}",
-        "",
-        "| measure | paper | as printed | divided by n | within data set and size | networks |",
-        "|---|---|---|---|---|---|",
-    ]
+    lines = []
     for name in dict.fromkeys(everywhere["measure"]):
         rows = everywhere[everywhere["measure"] == name].set_index("way").to_dict("index")
         first = next(iter(rows.values()))
         cells = [_interval(rows[way]) if way in rows else "" for way in ("as printed", "per sample", "within")]
         paper = _number(float("nan") if first["paper"] is None else first["paper"])
-        lines.append(f"| {first['label']} | {paper} | {' | '.join(cells)} | {first['networks']} |")
-    return [*lines, ""]
+        lines.append((first["label"], paper, *cells, first["networks"]))
+    columns = ("measure", "paper", "as printed", "divided by n", "within data set and size", "networks")
+    return [f"## {title}", "", *markdown_table(columns, lines)]
 
 
 def _differences(kendall: pd.DataFrame) -> list[str]:
@@ -137,9 +134,8 @@ def _differences(kendall: pd.DataFrame) -> list[str]:
         "Newton step would gain less than a tenth of the predicted gap), or both; as printed, divided by n, and within "
         "data set and size.",
         "",
-        "| measure | paper | test set | held out | nearest to the paper | furthest from it |",
-        "|---|---|---|---|---|---|",
     ]
+    table = []
     most = int(kendall["networks"].max())
     known = kendall[kendall["paper"].notna() & kendall["tau"].notna() & (kendall["networks"] >= SHARE * most)]
     for name in dict.fromkeys(known["measure"]):
@@ -149,11 +145,9 @@ def _differences(kendall: pd.DataFrame) -> list[str]:
             continue
         ordered = sorted(rows, key=lambda row: abs(row["tau"] - row["paper"]))
         cells = [f"{_interval(plain[against])}, {_verdict(plain[against])}" for against in GAPS]
-        lines.append(
-            f"| {rows[0]['label']} | {rows[0]['paper']:.2f} | {' | '.join(cells)} | {_where(ordered[0])} | "
-            f"{_where(ordered[-1])} |"
-        )
-    return [*lines, ""]
+        table.append((rows[0]["label"], f"{rows[0]['paper']:.2f}", *cells, _where(ordered[0]), _where(ordered[-1])))
+    columns = ("measure", "paper", "test set", "held out", "nearest to the paper", "furthest from it")
+    return [*lines, *markdown_table(columns, table)]
 
 
 def _verdict(row: Mapping[str, Any]) -> str:
@@ -172,37 +166,32 @@ def _predictions(table: pd.DataFrame) -> list[str]:
         "Median factor: prediction over gap. Error: the median of |log₁₀(prediction/gap)|; 0.3 is a factor of two. "
         "First with the gap on the test set, then on held-out samples, by whose error the rows are sorted.",
         "",
-        "| prediction | τ, test set | factor | error | τ, held out | factor | error | within a factor of two | "
-        "networks |",
-        "|---|---|---|---|---|---|---|---|---|",
     ]
+    rows = []
     test = table[table["against"] == "test set"].set_index("prediction").to_dict("index")
     for row in table[table["against"] == "held out"].sort_values("error").to_dict("records"):
         cells = [
-            f"{_interval(each)} | {each['factor']:.2g} | {each['error']:.2f}" for each in (test[row["prediction"]], row)
+            cell
+            for each in (test[row["prediction"]], row)
+            for cell in (_interval(each), f"{each['factor']:.2g}", f"{each['error']:.2f}")
         ]
-        lines.append(f"| {row['label']} | {' | '.join(cells)} | {row['within_two']:.0%} | {row['networks']} |")
-    return [*lines, ""]
+        rows.append((row["label"], *cells, f"{row['within_two']:.0%}", row["networks"]))
+    numbers = ("τ, test set", "factor", "error", "τ, held out", "factor", "error")
+    return [*lines, *markdown_table(("prediction", *numbers, "within a factor of two", "networks"), rows)]
 
 
 def _best(cells: pd.DataFrame) -> list[str]:
     """The best measure of each data set and size, and those whose intervals reach it."""
-    lines = [
-        "## Which measure is best where",
-        "",
-        "| gap | data | n | best | τ | not worse by the interval |",
-        "|---|---|---|---|---|---|",
-    ]
+    rows = []
     for (against, data, samples), group in cells.dropna(subset=["tau"]).groupby(
         ["against", "data", "samples"], sort=False
     ):
         ordered = group.sort_values("tau", ascending=False)
         best = ordered.iloc[0]
         near = ordered.iloc[1:][ordered.iloc[1:]["high"] >= best["low"]]["label"].tolist()
-        lines.append(
-            f"| {against} | {data} | {samples:,} | {best['label']} | {_interval(best)} | {', '.join(near[:5])} |"
-        )
-    return [*lines, ""]
+        rows.append((against, data, f"{samples:,}", best["label"], _interval(best), ", ".join(near[:5])))
+    columns = ("gap", "data", "n", "best", "τ", "not worse by the interval")
+    return ["## Which measure is best where", "", *markdown_table(columns, rows)]
 
 
 def _sampling(grid: pd.DataFrame) -> list[str]:
@@ -218,8 +207,7 @@ def _sampling(grid: pd.DataFrame) -> list[str]:
         "",
     ]
     for name, words in (("llc", "λ̂ at β = 1/log n"), ("llc_bayes", "λ̂ at β = 1")):
-        counts = grid[f"{name}_verdict"].value_counts()
-        verdicts = ", ".join(f"{counts.get(verdict, 0)} {verdict}" for verdict in ("ok", "doubtful", "failed"))
+        verdicts = in_words(grid[f"{name}_verdict"])
         sound = grid[grid[f"{name}_verdict"] == "ok"]
         share = (sound[name] / sound[f"half_soft_rank_{name}"]).median() if len(sound) else float("nan")
         lines.append(f"- {words}: {verdicts}. Where ok, the median of λ̂ / ½ rank_Λ(F) is {share:.2f}.")
