@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
 
 from basinscope.landscape import watanabe_nbeta
+from basinscope.runs.scratch import Scratch, Unfinished
+from basinscope.runs.study import Result
 
 from .cases import landscapes, network_of
-from .fitting import Fitted
-from .jobs import Network
-from .matrices import matrices
-from .outputs import Outputs, outputs
+from .fitting import Fitted, cross_validated, fitted
+from .jobs import Network, batches, cost, training
+from .matrices import Outputs, matrices, outputs
 from .polishing import polished
 from .posterior import Chains, Posterior
 from .spectra import Basis, bases, numbers, regularized
@@ -129,3 +130,25 @@ def _columns(name: str, nbeta: float, chains: Chains, number: int, gamma: float)
         f"{name}_acceptance": float(chains.acceptance[number]),
         f"{name}_gamma": gamma,
     }
+
+
+def run_population(jobs: Sequence[Network], scratch: Scratch) -> Iterator[Mapping[int, Result]]:
+    """Hand out the results of the wanted jobs as they come, by their places; `Unfinished` when the time is up.
+
+    Unfinished training and the weights are kept, and networks measured before are not measured again.
+    """
+    if jobs[0].part == "folds":
+        rows = cross_validated(jobs, scratch.folder, scratch.seconds_left)
+        yield {place: Result([row]) for place, row in enumerate(rows)}
+        return
+    fit = fitted(jobs, scratch.folder, scratch.seconds_left)
+    speed = 1.0
+    for places in batches(jobs, scratch.wanted):
+        networks = [jobs[place] for place in places]
+        expected = sum(cost(job) - training(job) for job in networks)
+        if speed * expected > scratch.seconds_left:
+            raise Unfinished
+        started = time.monotonic()
+        rows = measured(networks, fit, places)
+        speed = (time.monotonic() - started) / max(1e-9, expected)
+        yield {place: Result([row]) for place, row in zip(places, rows, strict=True)}

@@ -17,8 +17,7 @@ from torch import Tensor
 from .cases import landscape, network_of, samples_of
 from .fitting import Fitted
 from .jobs import Network
-from .matrices import matrices
-from .outputs import outputs
+from .matrices import matrices, outputs
 from .spectra import Newton, newton
 from .stacks import Stack
 

@@ -16,8 +16,7 @@ from torch import Tensor
 
 from basinscope.errors import InputError
 
-from .matrices import Layer, Matrices
-from .outputs import cosine
+from .matrices import Layer, Matrices, cosine
 
 TRUNCATION = 1e-3  # Thomas et al. invert F on eigenvalues above this fraction of the largest
 _BLOCK, _POWERS = 512, 2  # vectors that find the leading eigenvalues, and how often F is applied to them

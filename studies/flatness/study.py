@@ -16,8 +16,8 @@ from .arms import select
 from .criterion import criterion_table
 from .figures import draw
 from .jobs import Network, cost, jobs, together
-from .page import page
-from .running import run_population
+from .measuring import run_population
+from .report import page
 from .settings import SCALES, FlatnessSettings
 from .tables import finished, joined, kendall_table, tables
 

@@ -11,7 +11,7 @@ from basinscope.runs.files import Files
 
 
 def one_by_one(names: Iterable[str], find: Callable[[str], Any], file: Path) -> list[Any]:
-    """What `find` finds for each name, in plain values and written to `kept` at once: work cut off goes on from there.
+    """What `find` finds for each name, in plain values and written to `file` at once: work cut off goes on from there.
 
     Examples:
         >>> import tempfile

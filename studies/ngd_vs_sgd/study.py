@@ -13,9 +13,9 @@ from studies.common.files import csv_files, readme
 
 from .figures import draw
 from .jobs import Training, cost, jobs, together
-from .page import page
+from .measuring import run_alone
 from .populations import run_branches, run_population
-from .running import run_alone
+from .report import page
 from .settings import SCALES, NgdVsSgdSettings
 from .tables import claims, tables
 

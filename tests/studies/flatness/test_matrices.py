@@ -12,8 +12,7 @@ from basinscope.curvature.calibration import error_uncertainty
 from basinscope.errors import InputError
 from basinscope.zoo.models import flatness_big_mlp, flatness_cnn, flatness_mlp
 from studies.flatness import spectra
-from studies.flatness.matrices import matrices
-from studies.flatness.outputs import Outputs, cosine, outputs
+from studies.flatness.matrices import Outputs, cosine, matrices, outputs
 
 BUILDERS = {
     "mlp": lambda: flatness_mlp(4),

@@ -12,8 +12,7 @@ from basinscope.measures.pointwise import pointwise
 from basinscope.zoo.models import flatness_cnn, flatness_mlp
 from chance import assert_within
 from studies.flatness import stacks
-from studies.flatness.matrices import matrices
-from studies.flatness.outputs import outputs
+from studies.flatness.matrices import matrices, outputs
 from studies.flatness.posterior import Chains, Posterior, _Moments
 from studies.flatness.spectra import Basis, bases, regularized
 

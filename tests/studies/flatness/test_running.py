@@ -21,8 +21,7 @@ from studies.flatness.arms import ARMS
 from studies.flatness.cases import data_set, held_out, network_of, samples_of
 from studies.flatness.fitting import cross_validated, fitted
 from studies.flatness.jobs import batches, cost, together, training
-from studies.flatness.measuring import measured, temperatures
-from studies.flatness.running import run_population
+from studies.flatness.measuring import measured, run_population, temperatures
 from studies.flatness.settings import FlatnessSettings
 from studies.flatness.study import STUDY
 

@@ -6,7 +6,7 @@ import pytest
 
 from studies.flatness.criterion import criterion_table
 from studies.flatness.figures import draw
-from studies.flatness.page import page
+from studies.flatness.report import page
 from studies.flatness.tables import MEASURES, PREDICTIONS, cell_table, joined, kendall_table
 from studies.flatness.tables import tables as without_criterion
 

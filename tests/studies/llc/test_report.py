@@ -11,7 +11,7 @@ from basinscope.runs.restoring import restore
 from basinscope.runs.results import Results
 from basinscope.runs.settings import overrides, resolved
 from basinscope.runs.store import Store
-from studies.llc.page import page
+from studies.llc.report import page
 from studies.llc.study import STUDY
 from studies.llc.tables import comparisons, decades, maps, tables, targets
 
