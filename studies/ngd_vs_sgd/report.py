@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from studies.common.pages import data_and_scale, in_words, markdown_table
 
-from .tables import COMPARED, MEASUREMENTS, WAYS, claims
+from .claims import WAYS, claims
+from .tables import COMPARED, MEASUREMENTS
 
 if TYPE_CHECKING:
     import pandas as pd

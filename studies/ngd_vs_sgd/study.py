@@ -11,13 +11,14 @@ from basinscope.runs.scratch import Scratch
 from basinscope.runs.study import Finding, Result, Study
 from studies.common.files import csv_files, readme
 
+from .claims import claims
 from .figures import draw
 from .jobs import Training, cost, jobs, together
 from .measuring import run_alone
 from .populations import run_branches, run_population
 from .report import page
 from .settings import SCALES, NgdVsSgdSettings
-from .tables import claims, tables
+from .tables import tables
 
 
 class NgdVsSgd(Study):

@@ -4,7 +4,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from studies.ngd_vs_sgd.tables import at_equal_loss, claims, compared, corrected, sound, tables
+from studies.ngd_vs_sgd.claims import claims
+from studies.ngd_vs_sgd.tables import at_equal_loss, compared, corrected, sound, tables
 
 
 def sizes(shift, seeds=6):
