@@ -163,11 +163,11 @@ def shrink(name: str, to: str | Path, folder: str | Path | None = None) -> Path:
     """
     if name not in SOURCES:
         raise InputError(f"unknown data set {name!r}: expected one of {', '.join(SOURCES)}")
-    found = load(name, view="7x7", folder=folder)
+    small = load(name, view="7x7", folder=folder)
     path = Path(to) / name / small_file(name)
     arrays: dict[str, Any] = {
         f"{letter}_{part}": tensor.numpy()
-        for part, (images, labels) in (("train", found.train), ("test", found.test))
+        for part, (images, labels) in (("train", small.train), ("test", small.test))
         for letter, tensor in (("x", images[:, 0]), ("y", labels))
     }
     with whole_file(path) as stream:
