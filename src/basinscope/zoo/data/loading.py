@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -92,14 +92,7 @@ def _small(place: Path, source: Source) -> tuple[Pair, Pair] | None:
 
 
 def _idx(place: Path, source: Source) -> tuple[Pair, Pair]:
-    arrays: list[Tensor] = []
-    for file in source.files:
-        path = place / file.name
-        if not path.is_file():
-            raise missing(source, path)
-        verified(source, path)
-        arrays.append(read_idx(path))
-    images, labels, test_images, test_labels = arrays
+    images, labels, test_images, test_labels = map(read_idx, _verified_files(place, source))
     return (images[:, None], labels.long()), (test_images[:, None], test_labels.long())
 
 
@@ -111,13 +104,18 @@ def _cifar(place: Path, source: Source) -> tuple[Pair, Pair]:
 
 
 def _svhn(place: Path, source: Source) -> tuple[Pair, Pair]:
-    paths = [place / file.name for file in source.files]
-    for path in paths:
+    train, test = map(read_svhn, _verified_files(place, source))
+    return train, test
+
+
+def _verified_files(place: Path, source: Source) -> Iterator[Path]:
+    """The files of a data set, each of them there and whole."""
+    for file in source.files:
+        path = place / file.name
         if not path.is_file():
             raise missing(source, path)
         verified(source, path)
-    train, test = (read_svhn(path) for path in paths)
-    return train, test
+        yield path
 
 
 READERS: dict[str, Callable[[Path, Source], tuple[Pair, Pair]]] = {
