@@ -73,8 +73,8 @@ def test_layer_traces_are_sums_of_the_diagonal(name, matrix, closed, monkeypatch
         traces = layer_traces(land, matrix, memory=memory)
         assert traces.stderr == 0
         assert traces.value == pytest.approx(float(diagonal.sum()), rel=1e-10, abs=1e-14)
-        for layer, part in land.unflatten(diagonal.clone()).items():
-            assert traces.layers[layer] == (pytest.approx(float(part.sum()), rel=1e-10, abs=1e-14), 0.0)
+        for block, part in zip(traces.blocks, land.unflatten(diagonal.clone()).values(), strict=True):
+            assert block == (pytest.approx(float(part.sum()), rel=1e-10, abs=1e-14), 0.0)
 
 
 def test_normalizations_are_layers_too():
@@ -97,8 +97,7 @@ def test_many_outputs_are_sampled(monkeypatch, sampled, seed):
     traces = layer_traces(land, "fisher", rtol=0.02, seed=seed)
     assert truth.stderr == 0 < traces.stderr <= 0.02 * traces.value
     assert_within(traces.value, truth.value, traces.stderr, traces.freedom)
-    assert traces.layers.keys() == truth.layers.keys()
-    pairs = [(*traces.layers[name], exact) for name, (exact, _) in truth.layers.items()]
+    pairs = [(*block, exact) for block, (exact, _) in zip(traces.blocks, truth.blocks, strict=True)]
     values, errors, exact = zip(*pairs, strict=True)
     assert_within(values, exact, errors, traces.freedom, bias=1e-12)
 
@@ -107,7 +106,7 @@ def test_draws_are_added_until_the_error_is_met(monkeypatch, seed):
     monkeypatch.setattr(ghost, "MAX_ROOTS", 0)
     traces = layer_traces(CASES["transformer"](f64), "fisher", rtol=0.02, seed=seed)
     assert traces.stderr <= 0.02 * traces.value
-    assert traces.passes % ghost.DRAWS_AT_ONCE == 0
+    assert traces.spent % ghost.DRAWS_AT_ONCE == 0
 
 
 @pytest.mark.parametrize("name", ["gaussian", "bernoulli"])
@@ -191,7 +190,7 @@ def test_deflation_beats_plain_probes_where_it_should(seed):
     values = torch.arange(1, 301.0) ** -1.5
     estimate = estimate_trace(Dense(random_matrix(values)), rtol=0.01, max_products=250, seed=seed)
     assert estimate.method == "xtrace"
-    assert estimate.products < 200  # Hutchinson alone: over a thousand
+    assert estimate.spent < 200  # Hutchinson alone: over a thousand
     assert_within(estimate.value, float(values.sum()), estimate.stderr, estimate.freedom)
     signed = torch.cat([values, -values / 3])
     estimate = estimate_trace(Dense(random_matrix(signed)), rtol=0.02, max_products=400, seed=seed)
@@ -203,8 +202,8 @@ def test_few_probes_suffice_for_an_easy_matrix(seed):
     values = torch.linspace(0.9, 1.1, 400)
     whole = random_matrix(values)
     estimate = estimate_trace(Dense(whole), rtol=0.01, seed=seed)
-    assert (estimate.method, estimate.products) == ("hutchinson", MIN_PROBES)
-    assert_within(estimate.value, float(values.sum()), hutchinson_error(whole, estimate.products))
+    assert (estimate.method, estimate.spent) == ("hutchinson", MIN_PROBES)
+    assert_within(estimate.value, float(values.sum()), hutchinson_error(whole, estimate.spent))
 
 
 def hutchinson_error(whole, probes, sizes=None):
@@ -240,17 +239,17 @@ def test_blocks_come_from_the_same_probes(seed):
 
 def test_the_tolerance_counts_what_is_known_already(seed):
     whole = Dense(random_matrix(torch.linspace(-1, 1, 300)))
-    assert estimate_trace(whole, rtol=0.01, offset=1e6, seed=seed).products == MIN_PROBES
-    assert estimate_trace(whole, rtol=0.01, offset=30.0, max_products=200, seed=seed).products > MIN_PROBES
+    assert estimate_trace(whole, rtol=0.01, offset=1e6, seed=seed).spent == MIN_PROBES
+    assert estimate_trace(whole, rtol=0.01, offset=30.0, max_products=200, seed=seed).spent > MIN_PROBES
 
 
 def test_zero_operator_and_spent_products(seed):
     assert estimate_trace(Dense(torch.zeros(50, 50)), rtol=0.01).value == 0
     hard = Dense(random_matrix(torch.linspace(-1, 1, 500)))
     estimate = estimate_trace(hard, rtol=1e-6, max_products=40, seed=seed)
-    assert estimate.products <= 40
+    assert estimate.spent <= 40
     assert estimate.stderr > 0
-    assert estimate_trace(hard, rtol=0.01, max_products=4).products == 4
+    assert estimate_trace(hard, rtol=0.01, max_products=4).spent == 4
     balanced = estimate_trace(hard, rtol=0.01, offset=0.0, max_products=30, seed=seed)  # the trace itself is zero
     assert_within(balanced.value, 0.0, balanced.stderr, balanced.freedom)
     broken = estimate_trace(Dense(torch.full((20, 20), math.nan)), rtol=0.01)

@@ -7,7 +7,7 @@ every sample in stochastic trace estimation" (2024, https://arxiv.org/abs/2301.0
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -25,17 +25,27 @@ PROBE_MARGIN = 1.2  # more probes than the pilot asks for: its own standard erro
 
 @dataclass(frozen=True)
 class Trace:
-    """A trace from `products` matrix–vector products, by `exact`, `hutchinson`, `xtrace` or a closed form.
+    """A trace, and those of the diagonal blocks asked for.
 
-    `blocks` holds (value, standard error) of the diagonal blocks asked for.
+    Attributes:
+        value, stderr, freedom: a standard error of 0 means that it is exact.
+        method: `exact`, `hutchinson`, `xtrace`, `closed form`, `gradient norms` or `sampled gradient norms`.
+        spent: matrix–vector products, or backward passes over the data.
+        blocks: (value, standard error) of each block.
     """
 
     value: float
     stderr: float
     freedom: float
     method: str
-    products: int
+    spent: int
     blocks: tuple[tuple[float, float], ...] = ()
+
+    @classmethod
+    def exact(cls, blocks: Iterable[float], method: str, spent: int) -> Trace:
+        """The trace from those of all diagonal blocks, without error."""
+        parts = tuple((value, 0.0) for value in blocks)
+        return cls(math.fsum(value for value, _ in parts), 0.0, math.inf, method, spent, parts)
 
 
 class Hutchinson:
