@@ -33,9 +33,22 @@ class Loss:
     sample: Sampler | None = None
 
 
-def logits(output: Any) -> Any:
-    """The tensor inside a model's output: Hugging Face models wrap theirs in an object with `.logits`."""
-    return output if isinstance(output, Tensor) else getattr(output, "logits", output)
+def logits(output: Any) -> Tensor:
+    """The tensor inside a model's output: Hugging Face models wrap theirs in an object with `.logits`.
+
+    Examples:
+        >>> logits((torch.ones(1), None))
+        Traceback (most recent call last):
+        ...
+        basinscope.errors.InputError: the model must return a tensor, or an object with one as .logits, got tuple — ...
+    """
+    scores = output if isinstance(output, Tensor) else getattr(output, "logits", None)
+    if not isinstance(scores, Tensor):
+        raise InputError(
+            f"the model must return a tensor, or an object with one as .logits, got {type(output).__name__} — wrap it "
+            f"in a module that returns the tensor alone"
+        )
+    return scores
 
 
 def class_dimension(output: Tensor, target: Tensor) -> int:
@@ -148,7 +161,18 @@ def check_labels(loss: Loss, output: Any, few: Any, target: Any) -> None:
             raise InputError(f"bernoulli targets must lie in [0, 1], got values {least:g}..{most:g}")
 
 
-def describe_scalar(values: Tensor, expected: int) -> str:
+def check_values(values: Any, expected: int) -> None:
+    """Refuse what is not one real number per sample."""
+    if not isinstance(values, Tensor) or tuple(values.shape) != (expected,):
+        raise InputError(_describe_scalar(values, expected))
+    if not values.is_floating_point():
+        raise InputError(
+            f"loss must return real floating-point numbers, got {values.dtype} — take the squared modulus of complex "
+            f"outputs, and no comparison as a loss"
+        )
+
+
+def _describe_scalar(values: Tensor, expected: int) -> str:
     """The message for a loss that was reduced: its shape, the expected one, and the remedy."""
     shape = tuple(values.shape) if torch.is_tensor(values) else type(values).__name__
     return f'loss must return one value per sample: expected shape ({expected},), got {shape} — pass reduction="none"'
