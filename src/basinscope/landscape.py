@@ -30,7 +30,7 @@ from .network import (
     transformable,
     unwrapped,
 )
-from .samples import Samples, Tree, map_tensors, read, tensors
+from .samples import Samples, Tree, dense, map_tensors, read, tensors
 
 
 class Landscape:
@@ -238,6 +238,8 @@ class Landscape:
             >>> land.restrict("0.*").dimension
             9
         """
+        if not all(isinstance(pattern, str) for pattern in patterns):
+            raise InputError(f"patterns of parameter names must be text, got {patterns}")
         free = {
             name: tensor
             for name, tensor in self.parameters.items()
@@ -287,13 +289,21 @@ class Landscape:
 
     def at(self, parameters: Mapping[str, Tensor]) -> Landscape:
         """The same landscape seen from another point w*: one entry of `parameters` per parameter name."""
+        if not isinstance(parameters, Mapping):
+            raise InputError(
+                f"parameters must be a dict of tensors by name, got {type(parameters).__name__} — land.unflatten makes "
+                f"one of a vector"
+            )
         missing = self.parameters.keys() ^ parameters.keys()
         if missing:
             raise InputError(f"parameters must name exactly the landscape's own: {sorted(missing)} differ")
         part = copy.copy(self)
         part.parameters = {}
         for name, old in self.parameters.items():
-            new = parameters[name].detach().to(device=old.device, dtype=old.dtype, copy=True)
+            given = dense(parameters[name]).detach()
+            if given.is_complex():
+                raise InputError(f"{name} must be real, got {given.dtype}")
+            new = given.to(device=old.device, dtype=old.dtype, copy=True)
             if new.shape != old.shape:
                 raise InputError(f"{name} must have shape {tuple(old.shape)}, got {tuple(new.shape)}")
             part.parameters[name] = new
@@ -309,7 +319,7 @@ class Landscape:
             >>> land.relabel(torch.ones(3, 1)).samples.target.sum().item()
             3.0
         """
-        counts = {len(tensor) for tensor in tensors(target)}
+        counts = {len(tensor) for tensor in tensors(target) if tensor.ndim}
         if counts != {self.n}:
             raise InputError(f"target must hold {self.n} samples, one per input, got {sorted(counts)}")
         part = copy.copy(self)

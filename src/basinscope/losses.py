@@ -130,6 +130,8 @@ def named_loss(loss: str | PerSample, sigma: float | None) -> Loss:
         return Loss(loss, "gaussian", lambda output, target: _squared("mse", output, target) / 2)
     if loss == "gaussian":
         variance = 1.0 if sigma is None else positive("sigma", sigma) ** 2
+        if not 0 < variance < math.inf:
+            raise InputError(f"sigma={sigma:g} has a square that no float holds — rescale the targets")
 
         def gaussian(output: Any, target: Tensor) -> Tensor:
             size = max(1, target[0].numel())
@@ -153,7 +155,9 @@ def check_labels(loss: Loss, output: Any, few: Any, target: Any) -> None:
         low, high = int(target.min()), int(target.max())
         ignored = target == -100  # torch's convention for positions that do not count
         labels = target[~ignored] if bool(ignored.any()) else target
-        if labels.numel() and (int(labels.min()) < 0 or high >= classes):
+        if not labels.numel():
+            raise InputError("every label is -100, which marks positions that do not count — pass labels of classes")
+        if int(labels.min()) < 0 or high >= classes:
             raise InputError(f"labels must lie in 0..{classes - 1} for {classes} classes, got values {low}..{high}")
     if loss.family == "bernoulli":
         least, most = float(target.min()), float(target.max())

@@ -2,10 +2,10 @@
 
 import pytest
 
-from hostile import models
+from hostile import arguments, data, models, texts
 from hostile.outcomes import tried
 
-TABLES = {"model": models.CASES}
+TABLES = {"model": models.CASES, "data": data.CASES, "argument": arguments.CASES, "text": texts.CASES}
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ..checks import whole_seed
 from ..errors import InputError
 from ..progress import Report
 from .lanczos import Krylov
@@ -90,7 +91,7 @@ def lanczos_quadrature(
     locked = None if deflated is None else deflated.T
     mass = operator.dimension - (0 if locked is None else len(locked))
     steps = min(steps, mass)
-    generator = torch.Generator(device=operator.device).manual_seed(seed)
+    generator = torch.Generator(device=operator.device).manual_seed(whole_seed(seed))
     nodes, weights = torch.zeros(2, probes, steps, dtype=torch.float64)
     exact = torch.full((probes,), steps == mass)
     for probe in range(probes if steps else 0):
