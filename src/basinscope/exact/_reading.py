@@ -95,7 +95,7 @@ class _Algebra:
         degree = _degree(terms)
         if len(terms) > 1 and (degree > _MAX_MIXED_DEGREE or degree * len(terms) > _MAX_SIZE):
             raise InputError(
-                f"expr is too large to be factored: {len(terms)} terms of degree {degree} at most, got {self.excerpt} — "
+                f"expr is too large to be factored: {len(terms)} terms and degree {degree}, got {self.excerpt} — "
                 f"expected a degree up to {_MAX_MIXED_DEGREE}, and terms times degree up to {_MAX_SIZE:,}"
             )
 
