@@ -84,11 +84,12 @@ def report_page(report: Report) -> str:
 
 
 def notebook_fragment(report: Report) -> str:
-    """The report as a notebook shows it: the verdict and a table, styled by the notebook."""
+    """The report as a notebook shows it: λ̂ as it shows itself, and a table, styled by the notebook."""
+    measured = report.final
     return (
         templates()
         .get_template("notebook.html")
-        .render(report=report, story=story(report), estimates=report.final.by_name)
+        .render(card=Markup(measured.llc._repr_html_()), story=story(report), estimates=measured.by_name)
     )
 
 
