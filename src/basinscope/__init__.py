@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from .estimates import Check as Check
     from .estimates import Estimate as Estimate
     from .landscape import Landscape as Landscape
+    from .measures.comparison import Comparison as Comparison
+    from .measures.comparison import compare as compare
     from .measures.criteria import Criteria as Criteria
     from .measures.criteria import criteria as criteria
     from .measures.distances import information_distance as information_distance
@@ -52,12 +54,14 @@ _HOMES = {
     "BasinscopeError": "errors",
     "InputError": "errors",
     "Check": "estimates",
+    "Comparison": "measures.comparison",
     "Criteria": "measures.criteria",
     "Estimate": "estimates",
     "Landscape": "landscape",
     "Report": "report.report",
     "LogLikelihood": "measures.evidence",
     "Symmetries": "measures.symmetries",
+    "compare": "measures.comparison",
     "criteria": "measures.criteria",
     "fluctuation": "measures.fluctuation",
     "free_energy": "measures.free_energy",
