@@ -30,7 +30,7 @@ help:
 	echo "make demo             train a small network, measure it, write a report"
 	echo "make test             lint, then the quick tests"
 	echo "make test-all         lint, then every test: long chains, kills, extras, documentation, browsers too"
-	echo "make lint             ruff, mypy, import contracts"
+	echo "make lint             ruff, mypy, import contracts, sentences and terms of the documentation"
 	echo "make unit             the tests alone, slow ones too (ARGS='-k llc' WORKERS=4)"
 	echo "make test-extras      every extra from the built wheel in an environment of its own: ten minutes, not in CI"
 	echo "make format           rewrite the sources in the house format"
@@ -79,6 +79,7 @@ lint: $(DEV)
 	$(BIN)/ruff format --check --quiet .
 	$(BIN)/mypy --no-error-summary
 	$(BIN)/lint-imports --no-logo
+	$(BIN)/python docs/readability.py
 
 unit: $(DEV)
 	$(PYTEST) $(ARGS)
