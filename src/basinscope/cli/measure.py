@@ -27,6 +27,10 @@ def measure(
         str, typer.Option("--data", metavar="PKG.MOD:LOAD", help="A function that loads (x, y), a Dataset or batches.")
     ],
     loss: Loss = "cross_entropy",
+    held_out: Annotated[
+        str,
+        typer.Option("--held-out", metavar="PKG.MOD:LOAD", help="Loads data not trained on, to measure the gap there."),
+    ] = "",
     out: Annotated[Path | None, typer.Option("--out", help="File to write; report.html unless given.")] = None,
     kind: Annotated[str, typer.Option("--format", metavar="html|md|json|parquet", help="Format of the file.")] = "",
     keep: Annotated[
@@ -59,7 +63,7 @@ def measure(
     from ..report.checkpoints import Subject, measure_checkpoints  # brings torch with it
 
     sys.path.insert(0, str(Path.cwd()))  # as `python -m` has it: functions of the folder one works in
-    subject = Subject.load(model, data, loss, device)
+    subject = Subject.load(model, data, loss, device, held_out)
     settings: dict[str, Any] = {
         "nbeta": nbeta,
         "gamma": gamma,

@@ -110,7 +110,7 @@ def _light(report: Report) -> str:
 
 def _groups(measured: Measurement) -> list[tuple[str, list[tuple[str, Estimate]]]]:
     """Estimates in the tables they belong to."""
-    criteria = ("waic", "loo", "tic", "aic", "gap", "wbic", "bic", "fluctuation", "log_det")
+    criteria = ("waic", "loo", "tic", "aic", "gap", "measured_gap", "wbic", "bic", "fluctuation", "log_det")
     estimates = measured.estimates
     return [
         ("criteria", [(name, estimates[name]) for name in criteria if name in estimates]),
