@@ -190,7 +190,7 @@ def test_away_from_a_minimum_is_not_believed():
     moved = land.at({name: tensor + 0.5 for name, tensor in land.parameters.items()})
     for estimate in (bs.tic(moved, weight_decay=0.05), bs.loss_distance(moved, weight_decay=0.05)):
         assert estimate.verdict == "doubtful"
-        assert "no minimum" in estimate.warnings[0]
+        assert "not at a minimum" in estimate.warnings[0]
 
 
 def test_sequences_and_other_families_have_a_ratio():

@@ -43,6 +43,9 @@ def measure(
         float | None, typer.Option("--weight-decay", help="Λ of the predicted gap and log-det; γ/(nβ) unless given.")
     ] = None,
     sampler: Sampler = "auto",
+    rtol: Annotated[
+        float | None, typer.Option("--rtol", help="Wanted standard error, relative to λ̂; 0.02 unless given.")
+    ] = None,
     budget: Annotated[
         float | None,
         typer.Option("--budget", help="Most sampling for λ̂, in seconds; 60, or 10 for each of several checkpoints."),
@@ -69,6 +72,7 @@ def measure(
         "gamma": gamma,
         "weight_decay": weight_decay,
         "sampler": sampler,
+        "rtol": rtol,
         "budget": budget,
         "seed": seed,
     }

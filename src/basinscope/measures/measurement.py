@@ -24,6 +24,7 @@ from .held_out import landscape_on, measured_gap
 from .llc import llc
 from .log_det import log_det
 from .measured import ChainTraces, LandscapeFacts, Measurement, SpectrumCurve
+from .remedies import followable
 from .soft_rank import Matrix, soft_rank
 from .spectrum import Spectrum, spectrum
 from .trace import trace
@@ -82,10 +83,13 @@ def measurement(
         positive("weight_decay", weight_decay)
     check_landscape(land)
     parts = _Parts()
-    coefficient = parts.timed(
+    coefficient = followable(
         "llc",
-        lambda: llc(
-            land, nbeta=nbeta, gamma=gamma, sampler=sampler, rtol=rtol, budget=budget, seed=seed, progress=progress
+        parts.timed(
+            "llc",
+            lambda: llc(
+                land, nbeta=nbeta, gamma=gamma, sampler=sampler, rtol=rtol, budget=budget, seed=seed, progress=progress
+            ),
         ),
     )
     diagnostics = coefficient.diagnostics
@@ -117,6 +121,8 @@ def measurement(
         ),
     ]
     notes = [text for applies, text in remarks if applies]
+    others = {name: followable(name, estimate) for name, estimate in others.items()}
+    half = followable("half_soft_rank", half)
     return Measurement(
         subject_of(land), coefficient, half, curve, others, ChainTraces.of(coefficient),
         None if values is None else SpectrumCurve.of(values), notes, parts.seconds,
