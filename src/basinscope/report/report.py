@@ -264,6 +264,7 @@ def _row(point: Point) -> dict[str, Any]:
     measured = point.measured
     if measured is None:
         return {**row, "error": point.error}
+    row |= {"parameters": measured.subject.parameters, "samples": measured.subject.samples}
     row["loss"] = measured.subject.loss_value
     for name, estimate in measured.by_name.items():
         row |= {column: value for column, value in estimate.columns(name).items() if not column.endswith("_warnings")}
