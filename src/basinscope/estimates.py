@@ -264,7 +264,9 @@ class Estimate:
         resolution = resolution_in_words(self.diagnostics)
         facts = ", ".join(filter(None, (told, f"at {resolution}" if resolution else "")))
         heading = f"{self.name} = {self.value:.5g} ± {self.stderr:.2g}"
-        return card(heading, self.verdict, facts, interval, self.value, self.warnings)
+        half = self.diagnostics.get("half_soft_rank") if self.name == "llc" else None
+        beside = {} if half is None else {"½ soft rank": float(half)}
+        return card(heading, self.verdict, facts, interval, self.value, self.warnings, beside)
 
 
 def as_float(value: Any, missing: float = math.nan) -> float:

@@ -75,7 +75,7 @@ def test_reports_of_one_resolution_are_compared(folder, reports):
     assert second["difference_stderr"] == pytest.approx(math.hypot(a.stderr, b.stderr))
     assert_within(b.value, a.value, second["difference_stderr"], freedom=20)
     shown = run("compare", "a", "b")
-    assert "less a" in shown.stdout
+    assert "minus a" in shown.stdout
     assert "γ = 1" in shown.stdout
 
 

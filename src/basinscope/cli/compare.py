@@ -118,7 +118,7 @@ def _show(comparison: Comparison) -> None:
     console, differences = Console(highlight=False), comparison.differences
     first, reference = next(iter(comparison.estimates.items()))
     table = Table(box=None, header_style="dim", pad_edge=False, padding=(0, 2))
-    for title in ("", "λ̂", "90 % interval", "verdict", f"less {escape(first)}", "90 % interval", ""):
+    for title in ("", "λ̂", "90 % interval", "verdict", f"minus {escape(first)}", "90 % interval", ""):
         table.add_column(title, justify="left" if title in ("", "verdict") else "right")
     for name, estimate in comparison.estimates.items():
         cells = [escape(name), with_error(estimate.value, estimate.stderr), interval(estimate), estimate.verdict]
