@@ -48,6 +48,8 @@ if TYPE_CHECKING:
     from .measures.wbic import wbic as wbic
     from .report.measure import measure as measure
     from .report.report import Report as Report
+    from .sampling.clock import Nominal as Nominal
+    from .sampling.clock import Schedule as Schedule
 
 # Names are loaded on first use: the command line answers --help without importing torch.
 _HOMES = {
@@ -58,7 +60,9 @@ _HOMES = {
     "Criteria": "measures.criteria",
     "Estimate": "estimates",
     "Landscape": "landscape",
+    "Nominal": "sampling.clock",
     "Report": "report.report",
+    "Schedule": "sampling.clock",
     "LogLikelihood": "measures.evidence",
     "Symmetries": "measures.symmetries",
     "compare": "measures.comparison",

@@ -13,7 +13,7 @@ from ..curvature import calibration
 from ..curvature.calibration import Ratio, error_uncertainty, ratio
 from ..curvature.ghost import MAX_ROOTS, layer_traces
 from ..curvature.gradients import Gradients
-from ..curvature.roots import count
+from ..curvature.likelihood import count
 from ..curvature.spectra import choose, eigenvalues
 from ..errors import InputError
 from ..estimates import Check, Estimate
