@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from .estimates import Check as Check
     from .estimates import Estimate as Estimate
     from .landscape import Landscape as Landscape
+    from .measures.comparison import Comparison as Comparison
+    from .measures.comparison import compare as compare
     from .measures.criteria import Criteria as Criteria
     from .measures.criteria import criteria as criteria
     from .measures.distances import information_distance as information_distance
@@ -54,6 +56,7 @@ _HOMES = {
     "BasinscopeError": "errors",
     "InputError": "errors",
     "Check": "estimates",
+    "Comparison": "measures.comparison",
     "Criteria": "measures.criteria",
     "Estimate": "estimates",
     "Landscape": "landscape",
@@ -62,6 +65,7 @@ _HOMES = {
     "Schedule": "sampling.clock",
     "LogLikelihood": "measures.evidence",
     "Symmetries": "measures.symmetries",
+    "compare": "measures.comparison",
     "criteria": "measures.criteria",
     "fluctuation": "measures.fluctuation",
     "free_energy": "measures.free_energy",
