@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from .estimates import Check as Check
     from .estimates import Estimate as Estimate
     from .landscape import Landscape as Landscape
+    from .measures.comparison import Comparison as Comparison
+    from .measures.comparison import compare as compare
     from .measures.criteria import Criteria as Criteria
     from .measures.criteria import criteria as criteria
     from .measures.distances import information_distance as information_distance
@@ -46,18 +48,24 @@ if TYPE_CHECKING:
     from .measures.wbic import wbic as wbic
     from .report.measure import measure as measure
     from .report.report import Report as Report
+    from .sampling.clock import Nominal as Nominal
+    from .sampling.clock import Schedule as Schedule
 
 # Names are loaded on first use: the command line answers --help without importing torch.
 _HOMES = {
     "BasinscopeError": "errors",
     "InputError": "errors",
     "Check": "estimates",
+    "Comparison": "measures.comparison",
     "Criteria": "measures.criteria",
     "Estimate": "estimates",
     "Landscape": "landscape",
+    "Nominal": "sampling.clock",
     "Report": "report.report",
+    "Schedule": "sampling.clock",
     "LogLikelihood": "measures.evidence",
     "Symmetries": "measures.symmetries",
+    "compare": "measures.comparison",
     "criteria": "measures.criteria",
     "fluctuation": "measures.fluctuation",
     "free_energy": "measures.free_energy",

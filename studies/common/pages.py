@@ -1,8 +1,9 @@
-"""Sentences that the pages of several studies have."""
+"""Sentences and tables that the pages of several studies have."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 
@@ -16,6 +17,31 @@ def data_and_scale(data: Iterable[str]) -> tuple[str, str]:
     names = ", ".join(dict.fromkeys(data))
     small = " This is the smoke scale: it shows that the study runs, and settles nothing." if "digits" in names else ""
     return names, small
+
+
+def markdown_table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> list[str]:
+    """The lines of a table in Markdown, and the empty one after it.
+
+    Examples:
+        >>> markdown_table(["n", "λ̂"], [(100, 1.5)])
+        ['| n | λ̂ |', '|---|---|', '| 100 | 1.5 |', '']
+    """
+    return [_line(columns), f"|{'---|' * len(columns)}", *map(_line, rows), ""]
+
+
+def _line(cells: Sequence[Any]) -> str:
+    return f"| {' | '.join(map(str, cells))} |"
+
+
+def in_words(verdicts: Iterable[str]) -> str:
+    """How often each verdict was given.
+
+    Examples:
+        >>> in_words(["ok", "failed", "ok"])
+        '2 ok, 0 doubtful, 1 failed'
+    """
+    counts = Counter(verdicts)
+    return ", ".join(f"{counts[verdict]} {verdict}" for verdict in ("ok", "doubtful", "failed"))
 
 
 def run_again(origin: Mapping[str, Any]) -> str:

@@ -11,6 +11,7 @@ from scipy.special import logsumexp
 
 from basinscope.landscape import Landscape
 from basinscope.measures.temperature import temperature_regression
+from basinscope.sampling.clock import Nominal
 from studies.common.collapsed import gaussians
 from studies.learning_curves.cases import CASES
 
@@ -30,7 +31,7 @@ def sampled(model: str, samples: int, seed: int, betas: Sequence[float], by_nuts
     land, each = landscape(model, samples, seed)
     estimate = temperature_regression(
         land, betas=[beta * each for beta in betas], gamma=1.0, sampler="nuts" if by_nuts else "auto",
-        draws=int(effort) if by_nuts else None, budget=effort, seed=1000 * seed, progress=False,
+        draws=int(effort) if by_nuts else None, budget=Nominal(effort), seed=1000 * seed, progress=False,
     )  # fmt: skip
     # As for single observations: β smaller and energies larger by one factor, which leaves the slope alone.
     return [

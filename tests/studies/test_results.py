@@ -38,11 +38,11 @@ class Stored:
     """The results of a report, as far as the study's own report wants them."""
 
     def __init__(self, name):
-        told = json.loads(REPORTS[name].read_text())
-        self.study = load(KNOWN[told["study"]].reference)
-        self.settings = record(self.study.Settings, told["settings"], name, "setting")
-        self.origin = {name: value for name, value in told.items() if name != "origins"}
-        self.keys = [key for origin in told.get("origins", []) for key in origin["jobs"]]
+        facts = json.loads(REPORTS[name].read_text())
+        self.study = load(KNOWN[facts["study"]].reference)
+        self.settings = record(self.study.Settings, facts["settings"], name, "setting")
+        self.origin = {name: value for name, value in facts.items() if name != "origins"}
+        self.keys = [key for origin in facts.get("origins", []) for key in origin["jobs"]]
         self.folder = ROOT / "results" / name
 
     @property
@@ -55,8 +55,8 @@ class Stored:
 
 def test_only_results_of_an_earlier_version_may_have_other_addresses():
     for name in REPORTS.keys() - ADDRESSES:
-        told = json.loads(REPORTS[name].read_text())
-        assert told["version"] < load(KNOWN[told["study"]].reference).version, name
+        facts = json.loads(REPORTS[name].read_text())
+        assert facts["version"] < load(KNOWN[facts["study"]].reference).version, name
 
 
 @pytest.mark.parametrize("name", ADDRESSES)

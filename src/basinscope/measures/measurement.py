@@ -20,9 +20,11 @@ from ..samples import digest
 from ..sampling.cost import cost
 from .criteria import criteria
 from .gap import gap
+from .held_out import landscape_on, measured_gap
 from .llc import llc
 from .log_det import log_det
 from .measured import ChainTraces, LandscapeFacts, Measurement, SpectrumCurve
+from .remedies import followable
 from .soft_rank import Matrix, soft_rank
 from .spectrum import Spectrum, spectrum
 from .trace import trace
@@ -47,6 +49,7 @@ def measurement(
     sampler: str = "auto",
     rtol: float = 0.02,
     budget: float = 60.0,
+    held_out: Any = None,
     brief: bool = False,
     seed: int = 0,
     progress: bool = True,
@@ -62,6 +65,8 @@ def measurement(
         nbeta, gamma, sampler, rtol, budget, seed: as for `llc`; curvature gets as much again as `budget`, and looks at
             part of the data where all of them would take longer; the draws behind WAIC and LOO get a quarter of it.
         weight_decay: Λ of the predicted gap and the log-determinant; γ/(nβ) unless given.
+        held_out: data that the network was not trained on, or a landscape of them: the gap is measured there beside
+            the predicted one, which then takes its ratio of mistakes from them.
         brief: λ̂, its quadratic part and the trace only: what is followed along many checkpoints.
         progress: show bars.
 
@@ -78,10 +83,13 @@ def measurement(
         positive("weight_decay", weight_decay)
     check_landscape(land)
     parts = _Parts()
-    coefficient = parts.timed(
+    coefficient = followable(
         "llc",
-        lambda: llc(
-            land, nbeta=nbeta, gamma=gamma, sampler=sampler, rtol=rtol, budget=budget, seed=seed, progress=progress
+        parts.timed(
+            "llc",
+            lambda: llc(
+                land, nbeta=nbeta, gamma=gamma, sampler=sampler, rtol=rtol, budget=budget, seed=seed, progress=progress
+            ),
         ),
     )
     diagnostics = coefficient.diagnostics
@@ -93,7 +101,9 @@ def measurement(
         others = {
             "hessian_trace": parts.attempt("hessian_trace", lambda: trace(view, rtol=0.02, seed=seed, progress=False))
         }
-        values = None if brief else _rest(land, view, coefficient, decay, budget, seed, parts, others, report)
+        values = None if brief else _rest(
+            land, view, coefficient, decay, budget, held_out, seed, parts, others, report
+        )  # fmt: skip
     remarks = [
         (nbeta is None, "nβ = n/log n, Watanabe's temperature"),
         (gamma is None, "γ = d/‖w*‖², a localiser as wide as the weights are large"),
@@ -111,6 +121,8 @@ def measurement(
         ),
     ]
     notes = [text for applies, text in remarks if applies]
+    others = {name: followable(name, estimate) for name, estimate in others.items()}
+    half = followable("half_soft_rank", half)
     return Measurement(
         subject_of(land), coefficient, half, curve, others, ChainTraces.of(coefficient),
         None if values is None else SpectrumCurve.of(values), notes, parts.seconds,
@@ -123,6 +135,7 @@ def _rest(
     coefficient: Estimate,
     decay: float,
     budget: float,
+    held_out: Any,
     seed: int,
     parts: _Parts,
     others: dict[str, Estimate],
@@ -138,12 +151,16 @@ def _rest(
 
     others["largest_eigenvalue"] = parts.attempt("spectrum", ends)
     share = view.n / land.n  # the gap carries 1/n of the data it is taken on
+    other = None if held_out is None else landscape_on(land, held_out)
+    beside = None if other is None else _affordable(other, budget)
     for name, compute in (
         ("log_det", lambda: log_det(view, weight_decay=decay, seed=seed, progress=False)),
         ("wbic", lambda: from_llc(land, coefficient)),
-        ("gap", lambda: _scaled(gap(view, weight_decay=decay, seed=seed, progress=False), share)),
+        ("gap", lambda: _scaled(gap(view, weight_decay=decay, held_out=beside, seed=seed, progress=False), share)),
     ):
         others[name] = parts.attempt(name, compute)
+    if other is not None:
+        others["measured_gap"] = parts.attempt("measured_gap", lambda: measured_gap(land, other))
     report(0.7, "criteria")
     gamma, sampler = coefficient.diagnostics["gamma"], coefficient.diagnostics["sampler"]
     others |= parts.attempts(

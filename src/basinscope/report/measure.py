@@ -18,6 +18,7 @@ def measure(
     nbeta: float | None = None,
     gamma: float | None = None,
     weight_decay: float | None = None,
+    held_out: Any = None,
     sampler: str = "auto",
     rtol: float = 0.02,
     budget: float = 60.0,
@@ -32,6 +33,8 @@ def measure(
         nbeta: inverse temperature nβ of λ̂; n/log n unless given.
         gamma: localisation γ; d/‖w*‖² unless given.
         weight_decay: Λ of the predicted gap and the log-determinant; γ/(nβ) unless given.
+        held_out: data that the network was not trained on, as (x, y), a data set or batches, or a `Landscape` of
+            them; the gap between both losses is then measured beside the predicted one.
         sampler: as for `llc`.
         rtol: wanted standard error relative to λ̂.
         budget: most sampling, in nominal seconds; curvature gets as much again, WAIC and LOO a quarter.
@@ -62,8 +65,9 @@ def measure(
         "budget": budget,
         "seed": seed,
     }
-    result = measurement(land, **settings, progress=progress)
-    return assembled([Point("w*", result)], settings, _call(settings), title or f"{result.subject.network} at w*")
+    result = measurement(land, **settings, held_out=held_out, progress=progress)
+    command = _call(settings, [] if held_out is None else ["held_out=…"])
+    return assembled([Point("w*", result)], settings, command, title or f"{result.subject.network} at w*")
 
 
 def assembled(
@@ -78,7 +82,7 @@ def assembled(
     return Report(title, time.time(), command, dict(settings), origin, list(points), list(history))
 
 
-def _call(settings: Mapping[str, Any]) -> str:
+def _call(settings: Mapping[str, Any], others: Sequence[str]) -> str:
     defaults = {"sampler": "auto", "rtol": 0.02, "budget": 60.0}
     given = {name: value for name, value in settings.items() if value is not None and value != defaults.get(name)}
-    return f"bs.measure(land, {', '.join(f'{name}={value!r}' for name, value in given.items())})"
+    return f"bs.measure({', '.join(['land', *(f'{name}={value!r}' for name, value in given.items()), *others])})"
