@@ -33,7 +33,7 @@ def depth(
 def depth_by_engine(width: int, rank: int, layers: int, t: float, budget: float, seed: int) -> Row:
     """The same at one T by `bs.llc`."""
     planted = plant([width] * (layers + 1), rank, 4 * width, noise=0.0, seed=seed, dtype=torch.float64)
-    estimate = bs.llc(planted.land, nbeta=t, gamma=1.0, rtol=0.01, budget=budget, seed=seed, progress=False)
+    estimate = bs.llc(planted.land, nbeta=t, gamma=1.0, rtol=0.01, budget=bs.Nominal(budget), seed=seed, progress=False)
     return {"t": t, "llc": estimate.value, "stderr": estimate.stderr, "verdict": estimate.verdict}
 
 
@@ -49,6 +49,6 @@ def additive(name: str, gamma: float, ladder: Sequence[float], chains: int, swee
 
 def resolved(nbeta: float, gamma: float, budget: float, seed: int) -> Row:
     """λ̂ of the valley at one γ by `bs.llc`, beside the integral."""
-    estimate = bs.llc(valley(), nbeta=nbeta, gamma=gamma, rtol=0.02, budget=budget, seed=seed, progress=False)
+    estimate = bs.llc(valley(), nbeta=nbeta, gamma=gamma, rtol=0.02, budget=bs.Nominal(budget), seed=seed, progress=False)
     exact = valley_exact(nbeta, gamma)
     return {"exact": exact, "llc": estimate.value, "stderr": estimate.stderr, "verdict": estimate.verdict}
