@@ -60,6 +60,6 @@ def trained(net: nn.Sequential, loss: Callable[[Tensor], Tensor], x: Tensor, ste
         for group in adam.param_groups:
             group["lr"] = rate * 0.5 * (1 + math.cos(math.pi * step / steps))
         adam.zero_grad()
-        loss(net(x)).backward()  # type: ignore[no-untyped-call]
+        loss(net(x)).backward()
         adam.step()
     return net
