@@ -45,15 +45,16 @@ def test_training_ends_at_least_squares():
     design = torch.cat([x, torch.ones(30, 1, dtype=torch.float64)], 1)
     best = half_square(design @ torch.linalg.lstsq(design, y, driver="gelsd").solution, y).mean()
     loss = half_square(trained(net, lambda out: half_square(out, y).mean(), x, 2000, 0.02)(x), y).mean()
-    assert float(loss) == pytest.approx(float(best), abs=1e-3)
+    assert loss.item() == pytest.approx(float(best), abs=1e-3)
     assert one_hot(torch.tensor([3]))[0].tolist() == [0.0] * 3 + [1.0] + [0.0] * 6
 
 
 def _stored():
     rows = []
     for width, loss, llc in ((2, 0.5, 3.0), (10, 1.5, 6.0), (80, 0.4, 9.0)):
-        rows += [{"part": "descent", "width": width, "parameters": 75 * width + 10, "train_loss": 0.1, "test_loss": loss,
-                  "test_error": 0.5, "half_soft_rank": 10.0, "llc": llc + seed, "verdict": "ok"} for seed in (0, 1)]  # fmt: skip
+        shared = {"part": "descent", "width": width, "parameters": 75 * width + 10, "train_loss": 0.1}
+        shared |= {"test_loss": loss, "test_error": 0.5, "half_soft_rank": 10.0, "verdict": "ok"}
+        rows += [{**shared, "llc": llc + seed} for seed in (0, 1)]
     rows += [{"part": "census", "architecture": [4], "seed": 0, "parameters": 310, "accuracy": 0.9, "idle": 13,
               "rescaling": 4, "proved": 17, "null": 18, "llc": 140.0, "llc_stderr": 1.0, "verdict": "ok",
               "half_soft_rank": 139.0}]  # fmt: skip
