@@ -78,7 +78,7 @@ def coefficients(made: Mapping[str, pd.DataFrame]) -> Any:
 
 
 def _power(t: float) -> str:
-    return f"T = 10^{np.log10(t):.0f}" if t == t else "no T"
+    return f"T = $10^{{{np.log10(t):.0f}}}$" if t == t else "no T"
 
 
 def local(gammas: pd.DataFrame) -> Any:
@@ -98,15 +98,15 @@ def local(gammas: pd.DataFrame) -> Any:
             levels=[np.exp(-4.5), np.exp(-2), np.exp(-0.5), 1.01],
             colors=BLUES,
         )
-        each.plot([0], [1], marker="x", color=LINE, markersize=7, label="w*")
-        each.set_title(f"γ = {gamma:g}: λ_t = {valley_exact(nbeta, gamma):.2f}", fontsize=10)
-        each.set_xlabel("x")
+        each.plot([0], [1], marker="x", color=LINE, markersize=7, linestyle="none", label="w*")
+        each.set_title(f"γ = {gamma:g}: λₜ = {valley_exact(nbeta, gamma):.2f}", fontsize=10)
+        each.set(xlabel="x", xticks=[-0.5, 0, 0.5])
         if place == 0:
             each.set_ylabel("y")
             each.legend(frameon=False, fontsize=9, loc="lower right")
     right = axes[-1]
     grid = np.geomspace(gammas["gamma"].min() / 3, gammas["gamma"].max() * 3, 60)
-    right.plot(grid, [valley_exact(nbeta, float(gamma)) for gamma in grid], color=POINT, label="λ_t, exact")
+    right.plot(grid, [valley_exact(nbeta, float(gamma)) for gamma in grid], color=POINT, label="λₜ, exact")
     right.errorbar(gammas["gamma"], gammas["llc"], 2 * gammas["stderr"], color=ENGINE, marker="s", markersize=4,
                    linestyle="none", capsize=2, label="bs.llc")  # fmt: skip
     for level, words in ((0.5, "λ at w*"), (0.25, "λ at y = 0")):

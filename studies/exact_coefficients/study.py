@@ -44,7 +44,7 @@ class CoefficientSettings(Settings):
     relu_gamma: float = 400.0
     gammas: tuple[float, ...] = (0.1, 1.0, 3.0, 10.0, 30.0, 100.0, 1e3, 1e4, 1e5)
     nbeta: float = 1e4
-    budget: float = 6.0
+    budget: float = 20.0
     seed: int = 0
 
 
