@@ -23,7 +23,7 @@ RATE = 5e-3
 _PIECE = 64  # samples whose Jacobians are computed at once
 
 
-def census(widths: Sequence[int], steps: int, nbeta: float, budget: float, seed: int) -> Row:
+def census(widths: Sequence[int], steps: int, samples: int, nbeta: float, budget: float, seed: int) -> Row:
     """Null directions of a trained classifier, and λ̂ at the minimum of the squared distance to its own outputs.
 
     So w* is the true parameter, and a minimum, whatever training left undone. `proved` counts the directions that are
@@ -33,10 +33,11 @@ def census(widths: Sequence[int], steps: int, nbeta: float, budget: float, seed:
     net = trained(network(widths, seed), lambda out: nn.functional.cross_entropy(out, labels), x, steps, RATE)
     with torch.no_grad():
         target = net(x)
-    land = bs.Landscape(net, half_square, (x, target))
+    few = x[:samples]
+    land = bs.Landscape(net, half_square, (few, target[:samples]))
     estimate = bs.llc(land, nbeta=nbeta, gamma=1.0, budget=bs.Nominal(budget), seed=seed, progress=False)
     flat = bs.symmetries(land, seed=seed)
-    spectrum = fisher(net, x)
+    spectrum = fisher(net, few)
     return {
         "parameters": land.dimension, "accuracy": float((target.argmax(1) == labels).double().mean()),
         "proved": flat.count, "idle": flat.kinds.get("idle", 0), "rescaling": flat.kinds.get("rescaling", 0),

@@ -17,6 +17,7 @@ from studies.common.pages import run_again
 from .cases import CLASSES
 
 RANK = "#e08214"
+TICKS = (200, 500, 1000, 2000, 5000)
 
 
 def write(table: pd.DataFrame, origin: Mapping[str, Any], folder: Path) -> Sequence[Path]:
@@ -63,6 +64,8 @@ def figure(made: Mapping[str, pd.DataFrame], samples: int) -> Any:
     for axes in (left, middle):
         axes.axvline(samples * CLASSES, color=LINE, linewidth=1.0, linestyle=":", label="weights = outputs × samples")
         axes.set(xscale="log", xlabel="weights of the network")
+        axes.set_xticks(TICKS, [f"{tick:,}" for tick in TICKS])
+        axes.minorticks_off()
     for name, colour, words in (("test_loss", POINT, "new digits"), ("train_loss", BULK, "training data")):
         left.errorbar(own["parameters"], own[name], 2 * own[f"{name}_stderr"], color=colour, marker="o", markersize=4,
                       capsize=2, linewidth=1.2, label=words)  # fmt: skip
@@ -72,7 +75,8 @@ def figure(made: Mapping[str, pd.DataFrame], samples: int) -> Any:
                         capsize=2, linewidth=1.2, label=words)  # fmt: skip
     middle.set(ylabel="effective dimension", ylim=(0, None))
     for axes in (left, middle):
-        axes.legend(frameon=False, fontsize=8)
+        axes.legend(frameon=False, fontsize=8, loc="upper left")
+    left.set_ylim(0, 1.35 * float((own["test_loss"] + 2 * own["test_loss_stderr"].fillna(0)).max()))
     bounds = made["census"]
     ends = np.array([0, 1.1 * bounds["bound"].max()])
     right.plot(ends, ends, color=LINE, linewidth=1.5, label="(d − k)/2")
@@ -107,9 +111,9 @@ def page(made: Mapping[str, pd.DataFrame], origin: Mapping[str, Any]) -> str:
             for row in own.to_dict("records")
         ), "",
         "## A census of null directions", "",
-        "Classifiers trained on all digits, and then measured as their own truth: the data are the network's own "
-        "outputs, so that w* is a minimum. *Proved* are the k independent directions that are flat by a symmetry "
-        "(rescaling of ReLU units) or because nothing depends on them (pixels that are always black, units that are "
+        f"Classifiers trained on all digits, and then measured on {settings['census_samples']} of them as their own "
+        "truth: the targets are the network's own outputs, so that w* is a minimum. *Proved* are the k "
+        "independent directions that are flat by a symmetry (rescaling of ReLU units) or because nothing depends on them (pixels that are always black, units that are "
         "never active); *zero* counts the eigenvalues of the Fisher matrix that are zero to rounding. λ can be "
         f"no larger than (d − k)/2. λ̂ at nβ = {settings['nbeta']:,.0f} and γ = 1 lies below where further "
         "directions are too flat to count at this resolution, as half the soft rank says without sampling.", "",
@@ -123,7 +127,8 @@ def page(made: Mapping[str, pd.DataFrame], origin: Mapping[str, Any]) -> str:
         ), "",
         "## Run it again", "",
         f"{run_again(origin)} Adam takes {settings['steps']:,} steps on all data, {settings['census_steps']:,} for the "
-        f"census, with a rate that falls to zero; every λ̂ has {settings['budget']:g} nominal seconds.", "",
+        f"census, with a rate that falls to zero; λ̂ has {settings['budget']:g} nominal seconds, in the census "
+        f"{settings['census_budget']:g}.", "",
         "## Limits", "",
         f"Small networks on 8 × 8 images, {settings['seeds']} of each width and {settings['census_seeds']} of each "
         "architecture. Where the training loss is not near zero, training did not end at a minimum, "
@@ -154,10 +159,11 @@ def answer(made: Mapping[str, pd.DataFrame], samples: int) -> str:
     if len(bounds):
         kept = int((bounds["llc"] <= bounds["bound"] + 2 * bounds["llc_stderr"]).sum())
         singular = int((bounds["null"] > 0).sum())
+        sound = bounds["verdict"] == "ok"
         said.append(
             f"{singular} of {len(bounds)} trained classifiers have null directions ({bounds['null'].min()} to "
             f"{bounds['null'].max()}, of which {bounds['proved'].min()} to {bounds['proved'].max()} are proved), and "
-            f"λ̂ keeps to (d − k)/2 in {kept}"
+            f"λ̂ keeps to (d − k)/2 within two standard errors in {kept} ({int(sound.sum())} of the λ̂ pass their checks)"
         )
     return "; ".join(said) + "."
 

@@ -20,17 +20,20 @@ class TrainedSettings(Settings):
         architectures: widths of the hidden layers of the census.
         census_seeds: networks of each.
         census_steps: of Adam on all digits.
+        census_samples, census_budget: digits on which the census takes λ̂, and nominal seconds for it.
         nbeta: at which the census takes λ̂.
         widths: of the hidden layer through the interpolation threshold.
         samples, noise: digits to learn from, and the share of labels drawn at random.
         seeds: networks of each width, each on data of its own.
         steps: of Adam on these.
-        budget: nominal seconds of every λ̂.
+        budget: nominal seconds of λ̂ of each of these.
     """
 
-    architectures: tuple[tuple[int, ...], ...] = ((4,), (8,), (16,), (4, 4), (8, 8), (6, 6, 6))
+    architectures: tuple[tuple[int, ...], ...] = ((4,), (8,), (4, 4), (6, 6), (6, 6, 6))
     census_seeds: int = 2
     census_steps: int = 400
+    census_samples: int = 400
+    census_budget: float = 8.0
     nbeta: float = 1e4
     widths: tuple[int, ...] = (2, 4, 7, 10, 13, 17, 24, 40, 80)
     samples: int = 100
@@ -45,6 +48,7 @@ class Census(Job):
 
     architecture: tuple[int, ...]
     steps: int
+    samples: int
     nbeta: float
     budget: float
     seed: int
@@ -72,7 +76,8 @@ class TrainedNetworks(Study):
     Job = Census | Width
     scales: Mapping[str, Mapping[str, Any]] = {
         "smoke": {
-            "architectures": [[4]], "census_seeds": 1, "census_steps": 50, "widths": [2, 8], "seeds": 1, "samples": 40,
+            "architectures": [[4]], "census_seeds": 1, "census_steps": 50,
+            "census_budget": 0.5, "widths": [2, 8], "seeds": 1, "samples": 40,
             "steps": 200, "budget": 0.5,
         },
         "paper": {},
@@ -88,12 +93,13 @@ class TrainedNetworks(Study):
         for architecture in s.architectures:
             for seed in range(s.census_seeds):
                 yield Census(
-                    architecture=architecture, steps=s.census_steps, nbeta=s.nbeta, budget=s.budget, seed=seed
+                    architecture=architecture, steps=s.census_steps, samples=s.census_samples, nbeta=s.nbeta,
+                    budget=s.census_budget, seed=seed,
                 )  # fmt: skip
 
     def run(self, job: Census | Width, scratch: Scratch) -> Result:
         if isinstance(job, Census):
-            return Result([census(job.architecture, job.steps, job.nbeta, job.budget, job.seed)])
+            return Result([census(job.architecture, job.steps, job.samples, job.nbeta, job.budget, job.seed)])
         return Result([descent(job.width, job.samples, job.noise, job.steps, job.budget, job.seed)])
 
     def report(self, results: Results, folder: Path) -> Sequence[Path]:

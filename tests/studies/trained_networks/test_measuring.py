@@ -67,7 +67,7 @@ def test_the_answer_follows_the_numbers():
     assert "has a peak of 1.50 at 760 weights and falls to 0.40 at 6,010" in text
     assert "λ̂ rises throughout, from 3.5 to 9.5" in text
     assert "1 of 1 trained classifiers have null directions (18 to 18, of which 17 to 17 are proved)" in text
-    assert text.endswith("λ̂ keeps to (d − k)/2 in 1.")
+    assert text.endswith("λ̂ keeps to (d − k)/2 within two standard errors in 1 (1 of the λ̂ pass their checks).")
     assert made["census"]["bound"].tolist() == [146.5]
 
 
