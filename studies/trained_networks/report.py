@@ -113,10 +113,11 @@ def page(made: Mapping[str, pd.DataFrame], origin: Mapping[str, Any]) -> str:
         "## A census of null directions", "",
         f"Classifiers trained on all digits, and then measured on {settings['census_samples']} of them as their own "
         "truth: the targets are the network's own outputs, so that w* is a minimum. *Proved* are the k "
-        "independent directions that are flat by a symmetry (rescaling of ReLU units) or because nothing depends on them (pixels that are always black, units that are "
-        "never active); *zero* counts the eigenvalues of the Fisher matrix that are zero to rounding. λ can be "
-        f"no larger than (d − k)/2. λ̂ at nβ = {settings['nbeta']:,.0f} and γ = 1 lies below where further "
-        "directions are too flat to count at this resolution, as half the soft rank says without sampling.", "",
+        "independent directions that are flat by a symmetry (rescaling of ReLU units) or because nothing depends on "
+        "them (pixels that are always black, units that are never active); *zero* counts the eigenvalues of the Fisher "
+        "matrix that are zero to rounding. λ can be no larger than (d − k)/2. "
+        f"λ̂ at nβ = {settings['nbeta']:,.0f} and γ = 1 lies below where further directions are too flat to count "
+        "at this resolution, as half the soft rank says without sampling.", "",
         "| network | d | accuracy | idle | rescaling | proved k | zero | (d − k)/2 | λ̂ | ½ soft rank | verdict |",
         "|---|---|---|---|---|---|---|---|---|---|---|",
         *(
