@@ -61,10 +61,12 @@ class Truth:
     size: int | None
 
     def draw(self, n: int, seed: int) -> tuple[NDArray[np.int64], Array]:
-        """Indices of places, and noisy outputs."""
+        """Indices of places, in their order, and noisy outputs."""
         rng = np.random.default_rng([seed, n])
         at = rng.integers(len(self.places), size=n)
-        return at, self.values[at] + rng.normal(size=(n, self.values.shape[1]))
+        y = self.values[at] + rng.normal(size=(n, self.values.shape[1]))
+        order = np.argsort(at, kind="stable")
+        return at[order], y[order]
 
 
 def _legendre(nodes: Array, x: Array) -> Array:
