@@ -130,7 +130,8 @@ def page(made: Mapping[str, pd.DataFrame], origin: Mapping[str, Any]) -> str:
         "More layers never raise λ (Aoyagi 2024), although the number of weights grows. T = nβσ/γ is the resolution, σ "
         "the second moment of the inputs. At finite T, λ_T lies below λ by some (θ − 1)/log T. `bs.llc` runs at a T "
         "where its chains are in equilibrium, and stands beside Gibbs sampling at the same T.", "",
-        "| layers | weights | λ | θ | Gibbs, largest T | error | Gibbs, T of bs.llc | bs.llc | verdict |",
+        f"| layers | weights | λ | θ | Gibbs, T = {depth['t'].max():.0e} | error | Gibbs, T = {settings['engine']:g} | "
+        f"bs.llc, T = {settings['engine']:g} | verdict |",
         "|---|---|---|---|---|---|---|---|---|",
         *(
             f"| {row['layers']:.0f} | {row['parameters']:.0f} | {row['exact']:g} | {row['multiplicity']:.0f} | "
@@ -178,6 +179,10 @@ def answer(made: Mapping[str, pd.DataFrame]) -> str:
             f"{depth['layers'].min():.0f} to {depth['layers'].max():.0f} layers, over which λ falls from "
             f"{ends.iloc[0]:g} to {ends.iloc[-1]:g}"
         )
+    both = made["engine"].merge(made["depth"], on=["layers", "t"], suffixes=("", "_gibbs"))
+    if len(both):
+        apart = (both["llc"] / both["llc_gibbs"] - 1).abs().max()
+        said.append(f"`bs.llc` is within {apart:.1%} of Gibbs sampling where both run, at T = {both['t'].max():g}")
     if len(relu):
         said.append(f"ReLU networks follow the additive rule within {relu['error'].abs().max():.1%}")
     near = gammas[(gammas["exact"] - 0.5).abs() < 0.025]

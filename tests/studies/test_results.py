@@ -23,6 +23,7 @@ LAST_BITS = ["learning-curves/summary.csv"]  # of correlations, which depend on 
 # settings or jobs, and results that are stored are then found no more.
 ADDRESSES = {
     "criteria": "6b0b0e2b6593",
+    "exact-coefficients": "0512bd085527",
     "learning-curves": "f8207d6a248d",
     "llc": "268c4a7edd75",
     "llc/smoke": "0ba767e17b91",

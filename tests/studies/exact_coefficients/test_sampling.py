@@ -81,7 +81,9 @@ def test_the_answer_follows_the_numbers():
             for layers in (1, 2) for t in (10.0, 100.0)]  # fmt: skip
     rows += [{"part": "relu", "network": "a", "t": 100.0, "llc": 1.9, **ladder}]
     rows += [{"part": "gamma", "nbeta": 1e4, "gamma": 100.0, "exact": 0.49, "llc": 0.5, "stderr": 0.1, "verdict": "ok"}]
+    rows += [{"part": "engine", "layers": 1, "t": 10.0, "llc": 1.9 * 1.02, "stderr": 0.1, "verdict": "ok"}]
     text = answer(tables(pd.DataFrame(rows)))
+    assert "`bs.llc` is within 2.0% of Gibbs sampling where both run, at T = 10" in text
     assert "within 0.5% of λ at every depth from 1 to 2 layers" in text
     assert "additive rule within 5.0%" in text
     assert "for γ from 100 to 100 only" in text
