@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from .measures.log_likelihood import log_likelihood as log_likelihood
     from .measures.loo import loo as loo
     from .measures.operator_norm import operator_norm as operator_norm
+    from .measures.posterior import Posterior as Posterior
+    from .measures.posterior import posterior as posterior
     from .measures.selftest import selftest as selftest
     from .measures.soft_rank import soft_rank as soft_rank
     from .measures.spectrum import spectrum as spectrum
@@ -55,6 +57,7 @@ _HOMES = {
     "Criteria": "measures.criteria",
     "Estimate": "estimates",
     "Landscape": "landscape",
+    "Posterior": "measures.posterior",
     "Report": "report.report",
     "LogLikelihood": "measures.evidence",
     "Symmetries": "measures.symmetries",
@@ -73,6 +76,7 @@ _HOMES = {
     "operator_norm": "measures.operator_norm",
     "parameter_error": "measures.distances",
     "penalty": "curvature.penalty",
+    "posterior": "measures.posterior",
     "selftest": "measures.selftest",
     "soft_rank": "measures.soft_rank",
     "spectrum": "measures.spectrum",

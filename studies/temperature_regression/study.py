@@ -106,7 +106,7 @@ class TemperatureStudy(Study):
             renamed = {"sampler": "kernel", "draws": "kept"}
             row = {renamed.get(name, name): value for name, value in point.items() if name != "data_set"}
             # As for single observations: β smaller and energies larger by one factor, which leaves the slope alone.
-            scaled = {"beta": row["beta"] / per, "mean": row["mean"] * per, "stderr": row["stderr"] * per}
+            scaled = {"beta": row["beta"] / per, **{name: row[name] * per for name in ("mean", "stderr", "drift")}}
             rows.append({**row, **scaled, "slope": estimate.value})
         return Result(rows)
 
@@ -163,12 +163,13 @@ def landscape(job: DataSet) -> tuple[Landscape, float]:
 
 def regression(table: Any) -> TemperatureRegression:
     """The pooled regression of the rows of one model and sampler."""
-    names = {"sampler": "kernel", "draws": "kept"}
+    renamed = {"sampler": "kernel", "draws": "kept"}
+    names = {field.name: renamed.get(field.name, field.name) for field in fields(TemperedMean)}
     sets, sizes, gammas = [], [], []
     for _, part in table.groupby("seed", sort=True):
         sets.append(
             [
-                TemperedMean(**{field.name: row[names.get(field.name, field.name)] for field in fields(TemperedMean)})
+                TemperedMean(**{name: row[column] for name, column in names.items() if column in row})
                 for row in part.to_dict("records")
             ]
         )

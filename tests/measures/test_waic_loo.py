@@ -206,9 +206,9 @@ def test_streaming_holds_no_matrix():
     [
         ({"nbeta": 0}, "nbeta must be a positive finite number, got 0"),
         ({"nbeta": -1.0}, "nbeta must be a positive finite number, got -1"),
-        ({"gamma": 1.0}, "gamma is about drawing from a landscape"),
-        ({"draws": 10}, "draws is about drawing from a landscape"),
-        ({"sampler": "sgld"}, "unknown sampler 'sgld'"),
+        ({"gamma": 1.0}, "gamma=1.0 is about drawing from a landscape"),
+        ({"draws": 10}, "draws=10 is about drawing from a landscape"),
+        ({"sampler": "sgld"}, "sampler=.sgld. is about drawing from a landscape"),
     ],
 )
 def test_bad_arguments(arguments, message):

@@ -3,49 +3,34 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..estimates import Check, Estimate
 from ..progress import tracked
-from .evidence import Asked, Evidence, gather, temperature
+from .evidence import Evidence, gather, temperature
 from .posterior_statistic import posterior_statistic
+from .settings import Sampling, takes_settings
 
 MAX_VARIANCE = 0.4  # of a sample's log-likelihood among draws, for WAIC to be trusted (Vehtari, Gelman, Gabry 2017)
 
 
-def waic(
-    source: Any,
-    *,
-    nbeta: float | None = None,
-    gamma: float | None = None,
-    sampler: str = "auto",
-    chains: int | None = None,
-    draws: int | None = None,
-    batch_size: int | None = None,
-    rtol: float = 0.02,
-    budget: float = 60.0,
-    seed: int = 0,
-    progress: bool = True,
-    beta: float | None = None,
-) -> Estimate:
+@takes_settings
+def waic(source: Any, *, progress: bool = True, beta: float | None = None, **settings: Unpack[Sampling]) -> Estimate:
     """WAIC = BtL + (β/n) V, an estimate of the Bayes generalization loss per sample (Watanabe 2010).
 
     BtL = −(1/n) Σ_i log E[p(x_i|w)] is the Bayes training loss and V = Σ_i Var[log p(x_i|w)] the functional variance,
     both over draws of the posterior at inverse temperature β. At β = 1, −n·WAIC is ArviZ's `elpd_waic`.
 
     Args:
-        source: a landscape, whose local posterior ∝ exp(−nβ L_n(w) − (γ/2)‖w − w*‖²) is sampled, or log-likelihoods
-            (draws, n) or (chains, draws, n) at draws of yours, or what `log_likelihood` returned.
-        nbeta: inverse temperature nβ of the draws; n unless given, so that β = 1. Its former name is `beta`, for β.
-        gamma: localisation γ, the precision of a Gaussian prior around w*; d/‖w*‖² unless given.
-        sampler: `auto`, `hmc` (all data) or `minibatch`.
-        chains, draws, batch_size: settings of the sampler; chosen unless given. Draws are counted per chain.
-        rtol, budget: when the chains count as converged, as for `llc`.
-        seed: of all random numbers.
+        source: a landscape, whose local posterior is sampled, or its `posterior`, whose β is then that of WAIC; or
+            log-likelihoods (draws, n) or (chains, draws, n) at draws of yours, or what `log_likelihood` returned.
         progress: show a bar when it takes over a second.
+        beta: former name of `nbeta`, for β.
+        settings: of a landscape, all of `posterior`; of log-likelihoods, `nbeta`. `nbeta` is that of the draws; n
+            unless given, so that β = 1.
 
     Returns:
         The estimate; its standard error is that of the draws. `diagnostics["sampling_stderr"]` is how far another data
@@ -58,9 +43,9 @@ def waic(
         >>> est.verdict, round(est.value, 2), round(est.diagnostics["functional_variance"], 1)
         ('ok', 1.0, 0.2)
     """
-    asked = Asked(temperature(source, nbeta, beta), gamma, sampler, chains, draws, batch_size, rtol, budget, seed)
+    at = temperature(source, settings.get("nbeta"), beta)
     with tracked("waic", progress) as report:
-        return from_evidence(gather(source, asked, report))
+        return from_evidence(gather(source, at, settings, report))
 
 
 def from_evidence(evidence: Evidence) -> Estimate:
