@@ -192,3 +192,21 @@ def test_a_ladder_is_doubted_for_any_of_its_rungs(changes, moved, reason):
     failed = [check for check in checks if not check.passed]
     assert len(failed) == 1
     assert reason in failed[0].warning
+
+
+@pytest.mark.slow
+def test_a_report_of_a_posterior_is_that_of_its_landscape(runs):
+    settings = {"gamma": 1.0, "chains": 4, **QUICK}
+    post = bs.posterior(LAND, nbeta=60.0, **settings)
+    report = bs.measure(post, weight_decay=0.1, progress=False)
+    assert len(runs) == 1, "nβ = n: WAIC and LOO come from the same draws"
+    assert report["llc"].value == bs.llc(post).value
+    assert report["waic"].value == bs.waic(post).value
+    assert report.settings["nbeta"] == 60.0
+    assert report.settings["chains"] == 4
+    assert report.command == (
+        "bs.measure(bs.posterior(land, nbeta=60.0, gamma=1.0, chains=4, rtol=0.05, budget=1.0, seed=0), "
+        "weight_decay=0.1)"
+    )
+    with pytest.raises(bs.InputError, match="budget=3 is about drawing from a landscape, got a posterior"):
+        bs.measure(post, budget=3)
