@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from .estimates import Check as Check
     from .estimates import Estimate as Estimate
     from .landscape import Landscape as Landscape
+    from .measures.covariances import Covariances as Covariances
+    from .measures.covariances import covariance as covariance
+    from .measures.covariances import influence as influence
+    from .measures.covariances import loss_kernel as loss_kernel
     from .measures.criteria import Criteria as Criteria
     from .measures.criteria import criteria as criteria
     from .measures.distances import information_distance as information_distance
@@ -54,6 +58,7 @@ _HOMES = {
     "BasinscopeError": "errors",
     "InputError": "errors",
     "Check": "estimates",
+    "Covariances": "measures.covariances",
     "Criteria": "measures.criteria",
     "Estimate": "estimates",
     "Landscape": "landscape",
@@ -61,17 +66,20 @@ _HOMES = {
     "Report": "report.report",
     "LogLikelihood": "measures.evidence",
     "Symmetries": "measures.symmetries",
+    "covariance": "measures.covariances",
     "criteria": "measures.criteria",
     "fluctuation": "measures.fluctuation",
     "free_energy": "measures.free_energy",
     "gap": "measures.gap",
     "hessian_trace": "measures.trace",
+    "influence": "measures.covariances",
     "information_distance": "measures.distances",
     "llc": "measures.llc",
     "log_det": "measures.log_det",
     "log_likelihood": "measures.log_likelihood",
     "loo": "measures.loo",
     "loss_distance": "measures.distances",
+    "loss_kernel": "measures.covariances",
     "measure": "report.measure",
     "operator_norm": "measures.operator_norm",
     "parameter_error": "measures.distances",

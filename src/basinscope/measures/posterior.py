@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import Any, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 import torch
 from torch import Tensor
@@ -18,6 +18,9 @@ from ..sampling.calibration import resolution
 from ..sampling.draws import draws as onward
 from ..sampling.local import Outcome, Sampler, Settings
 from .settings import Sampling, checked, refuse_settings, takes_settings
+
+if TYPE_CHECKING:
+    from .observables import Observation
 
 ENOUGH = 2000  # draws of all chains together, unless the user says otherwise
 MEMORY = 2**30  # bytes, for what is kept of every draw
@@ -92,6 +95,29 @@ class Posterior:
                 kept.append((delta.cpu(), alive))
             yield delta, alive
         self._kept = kept
+
+    def observe(self, observable: Any = None, *, progress: bool = True) -> Observation:
+        """E[φ] over the posterior with standard errors, for losses on any data or any function of the network.
+
+        Args:
+            observable: φ: data, for the loss of each of their samples; or a function from the parameters, a dict of
+                tensors by name, to a tensor; the losses of the training samples unless given.
+            progress: show a bar when it takes over a second.
+
+        Examples:
+            >>> import torch, basinscope as bs
+            >>> x = torch.randn(50, 1, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+            >>> net = torch.nn.Linear(1, 1, bias=False).double()
+            >>> _ = torch.nn.init.ones_(net.weight)
+            >>> post = bs.posterior(bs.Landscape(net, "mse", (x, x)), gamma=1.0, draws=50)
+            >>> weight = post.observe(lambda w: w["weight"])
+            >>> bool(abs(weight.mean[0] - 1.0) < 6 * weight.stderr[0])
+            True
+        """
+        from .observables import observe
+
+        with tracked("observables", progress) as report:
+            return observe(self, observable, report)
 
     def refuse_diverged(self, alive: Tensor | None = None) -> None:
         """Chains that all went to infinity have no draws, before drawing or, as `alive` tells, while drawing."""
