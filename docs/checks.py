@@ -71,6 +71,7 @@ def of_others() -> Iterator[tuple[str, Any]]:
     for check in (*evidence.draws_checks(**seen), checks.check_draws(1.0, 1.0)):
         yield draws, check
     yield "waic", waic.check_variances(np.array([9.0]))
+    yield "waic (tempered)", waic.check_minimum(9.0, 1.0)
     yield "waic (tempered)", waic.check_regular(1.0, 9.0, 0.1, None)
     yield "loo", loo.check_weights(np.array([9.0, 0.0]), psis.MAX_SHAPE)
     rung = free_energy.Rung(1.0, 1.0, 1.0, 9.0, 9.0, off, 2, 1, exhausted=True, interrupted=True)

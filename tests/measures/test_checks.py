@@ -95,7 +95,7 @@ def test_a_limit_moves_the_verdict_the_warnings_and_the_page(name, page, monkeyp
         (selftest, "CHANCE_STDERRS"),
         (symmetries, "MAX_EXCESS_STDERRS"), (temperature, "MAX_DIVERGENT_SHARE"), (temperature, "MIN_R_SQUARED"),
         (temperature, "MAX_STDERR_OF_PRECISE"), (volume, "MAX_CHI_SQUARED"), (volume, "MAX_MISSED"),
-        (volume, "MIN_BETTER_FIT"), (waic, "MAX_IRREGULARITY"),
+        (volume, "MIN_BETTER_FIT"), (waic, "MAX_DESCENT"), (waic, "MAX_IRREGULARITY"),
         (waic, "MAX_VARIANCE"),
     ],
 )  # fmt: skip

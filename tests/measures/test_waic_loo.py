@@ -10,6 +10,7 @@ from torch import nn
 
 import basinscope as bs
 import lacking
+from basins import quadratic
 from basinscope.measures.pointwise import Stream
 from basinscope.measures.psis import Tails, pareto_fit, reliable_shape, tail_length
 from chance import SAMPLED, assert_within
@@ -311,6 +312,9 @@ def test_where_the_minimum_is_not_regular_it_is_said(seed):
     found = bs.waic(land, method="tempered", gamma=1.0, draws=100, seed=seed, **QUICK)
     assert found.verdict == "doubtful"
     assert any(warning.startswith("not regular: λ̂ = 0.2") for warning in found.warnings)
+    displaced = bs.waic(quadratic([1.0, 0.5], n=200, offset=[0.1, 0.1], noise=1.0), method="tempered", gamma=0.01,
+                        draws=100, seed=seed, **QUICK)  # fmt: skip
+    assert any(warning.startswith("not at a minimum: the gradient at w*") for warning in displaced.warnings)
     with pytest.raises(bs.InputError, match="method must be 'direct' or 'tempered', got 'cold'"):
         bs.waic(land, method="cold")
     with pytest.raises(bs.InputError, match="expected a landscape or its posterior, got ndarray"):

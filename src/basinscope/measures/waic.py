@@ -22,6 +22,7 @@ Method = Literal["direct", "tempered"]
 
 MAX_VARIANCE = 0.4  # of a sample's log-likelihood among draws, for WAIC to be trusted (Vehtari, Gelman, Gabry 2017)
 MAX_IRREGULARITY = 0.15  # of λ̂, by which what a quadratic basin has equal to it may be off for a tempered WAIC
+MAX_DESCENT = 0.15  # of (λ̂ + ν̂)/n, by which a tempered WAIC may be off because w* is no minimum
 
 
 @takes_settings
@@ -124,21 +125,45 @@ def tempered(post: Posterior, report: Report) -> Estimate:
     capacity_stderr = post.nbeta**2 * math.sqrt((len(left) - 1) * float(np.var(left)))
     geometry = post.sampler.geometry
     rank = geometry.half_soft_rank(post.outcome.at) if geometry.complete else None
+    descent = geometry.descent(post.outcome.at).gradient_term
+    correction = n * (statistic(pooled) - loss)
     return posterior_statistic(
         "waic",
         evidence,
         statistic,
-        scale=abs(statistic(pooled) - loss),
+        scale=abs(correction) / n,
         of="(λ̂ + ν̂)/n",
-        checks=[check_regular(value, capacity, math.hypot(stderr, capacity_stderr), rank)],
+        checks=[
+            check_minimum(descent * (1 / pooled.beta - 1), correction),
+            check_regular(value, capacity, math.hypot(stderr, capacity_stderr), rank),
+        ],
         diagnostics={
             "method": "tempered",
             "llc": value,
             "fluctuation": pooled.fluctuation,
             "heat_capacity": capacity,
             "half_soft_rank": rank,
+            "gradient_term": descent,
         },
     )
+
+
+def check_minimum(raised: float, correction: float) -> Check:
+    """Whether w* is so near to a minimum that a tempered WAIC may go by its loss.
+
+    In a quadratic basin λ̂ is lower by the gradient term nβ(L_n(w*) − L_n(ŵ)), so that WAIC is too high by (1/β − 1)/n
+    times this.
+
+    Args:
+        raised: n times what WAIC is too high by.
+        correction: λ̂ + ν̂.
+    """
+    share = raised / correction if correction > 0 else math.inf
+    return Check(
+        "gradient term at w*", f"{share:.1%} of (λ̂ + ν̂)/n", f"at most {MAX_DESCENT:.0%}", share <= MAX_DESCENT,
+        "train longer, or use method='direct' at nbeta = n",
+        reason=f"not at a minimum: the gradient at w* raises WAIC by {share:.0%} of (λ̂ + ν̂)/n",
+    )  # fmt: skip
 
 
 def check_regular(value: float, capacity: float, stderr: float, rank: float | None) -> Check:
