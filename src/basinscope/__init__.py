@@ -52,6 +52,8 @@ if TYPE_CHECKING:
     from .measures.wbic import wbic as wbic
     from .report.measure import measure as measure
     from .report.report import Report as Report
+    from .sampling.clock import Nominal as Nominal
+    from .sampling.clock import Schedule as Schedule
 
 # Names are loaded on first use: the command line answers --help without importing torch.
 _HOMES = {
@@ -62,8 +64,10 @@ _HOMES = {
     "Criteria": "measures.criteria",
     "Estimate": "estimates",
     "Landscape": "landscape",
+    "Nominal": "sampling.clock",
     "Posterior": "measures.posterior",
     "Report": "report.report",
+    "Schedule": "sampling.clock",
     "LogLikelihood": "measures.evidence",
     "Symmetries": "measures.symmetries",
     "covariance": "measures.covariances",

@@ -46,8 +46,9 @@ def fluctuation(beta: float, shares: Sequence[int], draws: int, seed: int) -> li
     land = digits()
     chains = 16
     post = bs.posterior(
-        land, nbeta=beta * land.n, gamma=10.0, sampler="hmc", chains=chains, budget=5.0, seed=seed, progress=False
-    )
+        land, nbeta=beta * land.n, gamma=10.0, sampler="hmc", chains=chains, budget=bs.Nominal(5.0), seed=seed,
+        progress=False,
+    )  # fmt: skip
     stream = Stream(land.n, beta=beta, groups=chains)
     parts = {size: Visits(chains, land.n, size, seed) for size in (math.ceil(land.n / share) for share in shares)}
     for delta, _ in post.draws(draws):
@@ -89,7 +90,7 @@ def symmetries(network: str, seed: int) -> Row:
         x = torch.randn(1000, widths[0], generator=generator, dtype=torch.float64)
         y = net(x)
     land = bs.Landscape(net, "mse", (x, y))
-    llc = bs.llc(land, nbeta=1e4, gamma=1.0, rtol=0.05, budget=30.0, progress=False)
+    llc = bs.llc(land, nbeta=1e4, gamma=1.0, rtol=0.05, budget=bs.Nominal(30.0), progress=False)
     found = bs.symmetries(land, llc=llc)
     return {
         "parameters": land.dimension,

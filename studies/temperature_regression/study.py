@@ -13,6 +13,7 @@ from basinscope.measures.temperature import TemperatureRegression, judged, tempe
 from basinscope.runs.results import Results
 from basinscope.runs.scratch import Scratch
 from basinscope.runs.study import Job, Result, Settings, Study
+from basinscope.sampling.clock import Nominal
 from basinscope.sampling.tempered import TemperedMean
 from studies.common.planted import PLANTED, averaged_tanh
 
@@ -96,7 +97,7 @@ class TemperatureStudy(Study):
             gamma=PLANTED[job.model].gamma,
             sampler=job.sampler,
             draws=job.draws,
-            budget=job.budget,
+            budget=Nominal(job.budget),
             seed=1000 * job.seed,
             progress=False,
         )

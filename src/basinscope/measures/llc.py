@@ -82,6 +82,9 @@ def _diagnostics(measured: Sampler, outcome: Outcome) -> dict[str, Any]:
         "interrupted": outcome.interrupted,
         "exhausted": outcome.exhausted,
         "batched": measured.losses.batched,
+        "seconds": outcome.seconds,
+        "least_seconds": None if outcome.plan is None else outcome.plan.least_seconds,
+        "schedule": None if outcome.schedule is None else outcome.schedule.to_dict(),
         **_curvature(measured, outcome),
         **run.settings,
     }

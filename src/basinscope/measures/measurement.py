@@ -19,6 +19,7 @@ from ..landscape import Landscape
 from ..progress import Report, tracked
 from ..samples import digest
 from ..sampling.calibration import resolution
+from ..sampling.clock import Schedule
 from ..sampling.cost import cost
 from .criteria import criteria
 from .gap import gap
@@ -82,7 +83,7 @@ def measurement(
     diagnostics = coefficient.diagnostics
     chosen = source.settings if isinstance(source, Posterior) else checked(settings)[2]
     budget, seed = chosen.budget, chosen.seed
-    view = _affordable(land, budget)
+    view = _affordable(land, budget.seconds if isinstance(budget, Schedule) else budget)
     decay = diagnostics["gamma"] / diagnostics["nbeta"] if weight_decay is None else weight_decay
     with tracked("curvature", progress) as report:
         half, curve = parts.timed("quadratic", lambda: _quadratic(view, diagnostics, seed))
@@ -119,7 +120,7 @@ def _rest(
     view: Landscape,
     coefficient: Estimate,
     decay: float,
-    budget: float,
+    budget: float | Schedule,
     seed: int,
     parts: _Parts,
     others: dict[str, Estimate],

@@ -147,8 +147,8 @@ def posterior(
     take it in the place of a landscape. With a landscape they sample for themselves, and take the settings below.
 
     Nothing needs to be set. Curvature from Lanczos scales every direction; Hamiltonian Monte Carlo on all data runs
-    where it is affordable, otherwise Langevin chains with momentum on minibatches at three step sizes, extrapolated to
-    zero.
+    where it is affordable, otherwise Langevin chains with momentum on minibatches at two step sizes, extrapolated to
+    zero. `plan` tells beforehand which, and what it costs.
 
     Args:
         land: the landscape.
@@ -165,9 +165,11 @@ def posterior(
             many draws after it. Criteria that sample for themselves let the chains converge first, then take so many.
         step_size, batch_size, burn_in: of the sampler; burn_in is a fraction of the run. Chosen unless given.
         rtol: wanted standard error relative to λ̂.
-        budget: most work, in nominal seconds; counted in arithmetic, so that a seed gives the same bits every time.
-            A few transitions are made whatever they cost; where they do not suffice, the verdict says so. Draws for
-            criteria take as much again at most; criteria that sample for themselves share the budget between both.
+        budget: most seconds on this machine, everything counted. A few transitions are made whatever they cost; where
+            they do not suffice, the verdict says so. `bs.Nominal(60)` counts arithmetic instead, so that a seed gives
+            the same bits every time; a `bs.Schedule`, as `diagnostics["schedule"]` holds it, repeats a run bit for bit.
+            Draws for criteria take about as much again at most; criteria that sample for themselves share the budget
+            between both.
         seed: of all random numbers.
 
     Examples:

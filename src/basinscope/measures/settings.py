@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypedDict, TypeVar, get_type_hints
 
 from ..errors import InputError
+from ..sampling.clock import Schedule
 from ..sampling.local import Settings
 
 
@@ -24,7 +25,7 @@ class Sampling(TypedDict, total=False):
     batch_size: int | None
     burn_in: float | None
     rtol: float
-    budget: float
+    budget: float | Schedule
     seed: int
 
 
