@@ -12,6 +12,7 @@ from basinscope.landscape import Landscape
 from basinscope.sampling import plain
 from basinscope.sampling.calibration import Resolution
 from basinscope.sampling.diagnostics import Summary, summarize
+from basinscope.sampling.goal import unlimited
 from basinscope.sampling.stacked import StackedLosses
 
 
@@ -36,8 +37,8 @@ def sgld_excess(
     """
     losses = StackedLosses(lands, chains)
     run = plain.sample(
-        "sgld", losses, at, step_size=step_size, chains=chains * len(lands), draws=draws,
-        batch_size=min(batch_size, lands[0].n), burn_in=0.0, seed=seed, report=lambda fraction, text: None,
+        "sgld", losses, at, unlimited(seed, draws), price=0.0, chains=chains * len(lands), step_size=step_size,
+        batch_size=min(batch_size, lands[0].n),
     )  # fmt: skip
     summaries: list[tuple[float, Summary | None]] = []
     for number, base in enumerate(losses.base.double().mean(1).tolist()):

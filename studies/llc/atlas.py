@@ -18,6 +18,7 @@ from basinscope.measures.llc import judged
 from basinscope.measures.soft_rank import soft_rank
 from basinscope.sampling.calibration import Resolution, resolution
 from basinscope.sampling.chains import ChainLosses
+from basinscope.sampling.clock import Nominal
 from basinscope.sampling.engine import Engine
 from basinscope.sampling.kernels import SGLD
 from basinscope.sampling.local import Sampler, Settings
@@ -49,7 +50,7 @@ class Cell:
 def run(job: Map) -> list[Row]:
     """Rows of `kind` cell, and for the calibrated batch size also `reference`."""
     land = teacher(trained_classifier(job.data, job.samples, job.widths, job.epochs, job.seed), job.seed)
-    sampler = Sampler(land, Settings(sampler="hmc", budget=3 * job.budget, rtol=0.02, seed=job.seed))
+    sampler = Sampler(land, Settings(sampler="hmc", budget=Nominal(3 * job.budget), rtol=0.02, seed=job.seed))
     centre = calibrated(land, sampler, job)
     wanted = list(cells(centre, job))
     facts = {"n": land.n, "parameters": land.dimension, "largest_eigenvalue": float(sampler.geometry.values[0])}

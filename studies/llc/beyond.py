@@ -15,6 +15,7 @@ from basinscope.landscape import Landscape
 from basinscope.measures.llc import llc
 from basinscope.measures.soft_rank import soft_rank
 from basinscope.sampling.calibration import resolution
+from basinscope.sampling.clock import Nominal
 from basinscope.training import Every, Measure, train
 from basinscope.zoo.models import head_pattern, split_heads
 from basinscope.zoo.models.transformer import Transformer
@@ -100,7 +101,7 @@ def measured(land: Landscape, job: Follow, prepared: Subject) -> dict[str, Any]:
     sampler = prepared.sampler if job.sampler == "auto" else job.sampler
     estimate = llc(
         land, gamma=at.gamma, sampler=sampler, chains=job.chains or prepared.chains, draws=job.draws or None,
-        budget=job.budget, rtol=0.05, seed=job.seed, progress=False,
+        budget=Nominal(job.budget), rtol=0.05, seed=job.seed, progress=False,
     )  # fmt: skip
     half = math.nan
     if land.n * sum(weight.numel() for weight in land.module.parameters()) <= _CHEAP:

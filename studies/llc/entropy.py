@@ -16,6 +16,7 @@ from basinscope.estimates import Estimate
 from basinscope.landscape import Landscape, watanabe_nbeta
 from basinscope.measures.llc import llc
 from basinscope.sampling.calibration import Resolution
+from basinscope.sampling.clock import Nominal
 from basinscope.training import Member, Population
 from basinscope.training.population import SGD, EntropySGD
 from basinscope.training.population.updates import Update
@@ -120,7 +121,9 @@ def measured(population: Population, jobs: Sequence[Descent], data: DataSet, epo
             }  # fmt: skip
     for m in sound:
         if full and jobs[m].full:
-            estimate = llc(lands[m], gamma=PAPER_GAMMA, budget=jobs[m].budget, seed=jobs[m].seed, progress=False)
+            estimate = llc(
+                lands[m], gamma=PAPER_GAMMA, budget=Nominal(jobs[m].budget), seed=jobs[m].seed, progress=False
+            )
             rows[m] |= columns({"llc": estimate}) | {"half_soft_rank": estimate.diagnostics.get("half_soft_rank")}
     return rows
 

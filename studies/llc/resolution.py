@@ -15,6 +15,7 @@ from basinscope.measures.llc import judged
 from basinscope.measures.planting import plant
 from basinscope.measures.soft_rank import soft_rank
 from basinscope.sampling.calibration import Resolution
+from basinscope.sampling.clock import Nominal
 from basinscope.sampling.local import Outcome, Sampler, Settings
 from studies.common.measuring import device
 
@@ -39,7 +40,9 @@ class LadderCase:
 def run(job: Ladder) -> list[Row]:
     """A row for every rung."""
     ladder = subject(job)
-    settings = Settings(sampler="hmc", rtol=0.02, budget=3 * job.budget, seed=job.seed)  # rungs get a third each
+    settings = Settings(
+        sampler="hmc", rtol=0.02, budget=Nominal(3 * job.budget), seed=job.seed
+    )  # rungs get a third each
     rungs = job.rungs
     if job.case == "real":  # at β of order one its w* is no minimum of the sample any more
         top = watanabe_nbeta(ladder.land.n)

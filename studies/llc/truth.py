@@ -12,6 +12,7 @@ from basinscope.estimates import Estimate
 from basinscope.exact import deep_linear
 from basinscope.landscape import Landscape, watanabe_nbeta
 from basinscope.measures.llc import llc
+from basinscope.sampling.clock import Nominal
 
 from .cases import linear_landscape, linear_network
 from .jobs import Truth, minibatch_budget, size_of
@@ -65,7 +66,7 @@ def _calibrated(job: Truth, net: nn.Sequential, method: str) -> Estimate:
     if method == "minibatch":
         sampler, samples, budget = method, job.minibatch_samples, minibatch_budget(job)
     land = stiff_landscape(job, net, samples)
-    return llc(land, gamma=job.gamma, sampler=sampler, budget=budget, seed=job.seed, progress=False)
+    return llc(land, gamma=job.gamma, sampler=sampler, budget=Nominal(budget), seed=job.seed, progress=False)
 
 
 def _published(job: Truth, land: Any) -> Estimate:

@@ -14,6 +14,7 @@ from basinscope.measures.llc import llc
 from basinscope.measures.soft_rank import soft_rank
 from basinscope.measures.wbic import from_llc
 from basinscope.sampling.calibration import Resolution
+from basinscope.sampling.clock import Nominal
 from basinscope.training import Every, Measure, Run, train
 from studies.common.measuring import sgld_excess
 
@@ -69,7 +70,14 @@ def full(
     networks are those of `CONVOLVED` samples.
     """
     estimate = llc(
-        land, gamma=gamma, sampler=sampler, chains=chains or None, budget=budget, rtol=rtol, seed=seed, progress=False
+        land,
+        gamma=gamma,
+        sampler=sampler,
+        chains=chains or None,
+        budget=Nominal(budget),
+        rtol=rtol,
+        seed=seed,
+        progress=False,
     )
     decays = [gamma / PAPER_NBETA, gamma / watanabe_nbeta(land.n)]
     part = thinned(land)
