@@ -17,6 +17,7 @@ from ..adapters.hugging_face import model_data, plain_forward, task
 from ..adapters.training_header import training_header
 from ..errors import BasinscopeError, InputError
 from ..files import write_whole
+from ..foreign import contents, parsed
 from ..landscape import Landscape
 from ..measures.measured import Measurement
 from ..measures.measurement import measurement, subject_of
@@ -174,7 +175,7 @@ def _stored_or_computed(
     request = json.dumps([asdict(subject_of(land)), dict(sorted(options.items()))], default=str)
     file = keep / _PERSIST / f"{hashlib.sha256(request.encode()).hexdigest()[:32]}.json"
     try:
-        return Measurement.from_dict(json.loads(file.read_bytes()))
+        return Measurement.from_dict(parsed(contents(file)))
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         pass  # not there, or of another version: it is measured again
     result = compute()

@@ -14,6 +14,7 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from ..errors import StoreError
+from ..foreign import parsed
 from .files import Files
 
 _NAME = "driver.json"
@@ -98,7 +99,7 @@ def _locked(files: Files) -> Iterator[None]:
 def driver(files: Files) -> dict[str, Any] | None:
     """What the store's driver last told, with `alive`; None when none has run or the last one ended well."""
     try:
-        heartbeat: dict[str, Any] = json.loads(files.read(_NAME))
+        heartbeat: dict[str, Any] = parsed(files.read(_NAME))
         return {**heartbeat, "alive": time.time() - heartbeat["renewed"] < STALE and not _gone(heartbeat)}
     except (FileNotFoundError, ValueError, KeyError, TypeError):
         return None

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import InputError
+from ..foreign import contents, parsed
 from .driver import write_manifest
 from .lease import driving
 from .records import record
@@ -60,7 +61,7 @@ def restore(study: Study, report: Path, store: Store) -> tuple[int, int]:
 
 def _provenance(study: Study, path: Path) -> dict[str, Any]:
     try:
-        provenance: dict[str, Any] = json.loads(path.read_text())
+        provenance: dict[str, Any] = parsed(contents(path))
     except FileNotFoundError:
         raise InputError(f"{path} is not there — expected a folder that `basinscope study report` wrote") from None
     if (provenance.get("study"), provenance.get("version")) != (study.name, study.version):

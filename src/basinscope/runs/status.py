@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from ..errors import InputError
+from ..foreign import parsed
 from .index import Index
 from .lease import driver
 from .store import Store
@@ -100,7 +100,7 @@ def manifests_in(store: Store) -> list[dict[str, Any]]:
     manifests = []
     for name in store.files.listed("studies"):
         try:
-            manifests.append(json.loads(store.files.read(name)))
+            manifests.append(parsed(store.files.read(name)))
         except (ValueError, FileNotFoundError):
             continue  # the next run writes it anew
     return manifests

@@ -14,6 +14,7 @@ from typing import Any
 
 from .._version import __version__
 from ..errors import InputError, StoreError
+from ..foreign import parsed
 from .codec import decode_arrays, decode_rows, encode_arrays, encode_rows
 from .files import Files, Stamp
 from .identity import canonical, checksum
@@ -103,7 +104,7 @@ class Store:
         Raises StoreError for a store that a newer version wrote, and for a folder that is no store.
         """
         try:
-            head = json.loads(self.files.read(_HEAD))
+            head = dict(parsed(self.files.read(_HEAD)))
             written = head["schema"]
         except FileNotFoundError:
             return {}
@@ -112,7 +113,7 @@ class Store:
                 f"{_HEAD} in store {self.url!r} is damaged ({error}) — put back "
                 f'{{"schema": {schema()}}} if the results are yours, or choose another --store'
             ) from error
-        if not isinstance(written, int) or written > schema():
+        if not isinstance(written, int) or isinstance(written, bool) or not 1 <= written <= schema():
             raise StoreError(
                 f"store {self.url!r} was written by basinscope {head.get('basinscope', 'unknown')} with schema "
                 f"{written}; this is {__version__}, which reads up to {schema()} — upgrade basinscope, "
@@ -179,7 +180,7 @@ class Store:
     def record(self, key: str) -> dict[str, Any]:
         """A result's record; Damaged unless it is what was written."""
         try:
-            content: dict[str, Any] = json.loads(self.files.read(record_name(key)))
+            content: dict[str, Any] = parsed(self.files.read(record_name(key)))
             digest = content.pop("digest")
         except (ValueError, KeyError, TypeError, AttributeError, FileNotFoundError) as error:
             raise Damaged(f"its record cannot be read: {error}") from error
@@ -247,7 +248,7 @@ class Store:
     def failure(self, key: str) -> dict[str, Any]:
         """Config, error and traceback of a failed job."""
         try:
-            content: dict[str, Any] = json.loads(self.files.read(f"{_FAILURES}/{key}.json"))
+            content: dict[str, Any] = parsed(self.files.read(f"{_FAILURES}/{key}.json"), finite=False)
         except (FileNotFoundError, ValueError) as error:
             raise InputError(f"there is no record of a failure of job {key} ({error})") from error
         return content
