@@ -99,7 +99,7 @@ def _made(option: str, reference: str, does: str) -> Any:
         return factory()
     except BasinscopeError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise InputError(
             f"{option} {reference}() failed with {type(error).__name__}: {error} — it is called without arguments; "
             f"try it in Python first"
