@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
-import math
 import os
 import threading
 import time
@@ -18,12 +16,12 @@ from ..errors import BasinscopeError, InputError
 from ..runs.status import Status, manifests_in, statuses
 from ..runs.store import Damaged, Store
 from .report import Report
+from .rows import clean, latest, shown_values
 
 TRAINING, REPORT, STORE = "checkpoint.safetensors", "report.json", "store.json"
 _DEPTH = 6
 _FRESH = 60.0  # seconds since the last write within which a training counts as running
 _OWN = ("results", "failures", "studies", "aside", "points")  # folders whose files are not runs of their own
-_TEXT = 300  # characters of a value that a table shows
 
 
 @dataclass(frozen=True)
@@ -98,8 +96,8 @@ class Catalogue:
             return Detail()
         try:
             return entry.load()
-        except (BasinscopeError, Damaged, OSError):
-            return Detail()  # its row says what is wrong
+        except Exception:  # whatever its files make of a reader: its row says what is wrong
+            return Detail()
 
     # ------------------------------------------------------------------ scanning
 
@@ -112,9 +110,9 @@ class Catalogue:
                 if STORE in names:
                     studies += self._scan_store(folder, identities)
                 if TRAINING in names or f"{TRAINING}.part" in names:
-                    self._scan_training(folder, identities)
+                    self._isolated("training", folder, identities, self._scan_training)
                 if REPORT in names:
-                    self._scan_report(folder, identities)
+                    self._isolated("report", folder, identities, self._scan_report)
             with self._lock:
                 gone = self._entries.keys() - identities
                 if gone or studies != self.studies:
@@ -136,7 +134,22 @@ class Catalogue:
     def _inside(self, path: Path) -> bool:
         return not path.is_symlink() or path.resolve().is_relative_to(self.root)
 
+    def _isolated(self, kind: str, folder: Path, identities: set[str], scan: Callable[[Path, set[str]], None]) -> None:
+        """One run; whatever its files make of a reader becomes a row of its own, and hides no other run."""
+        try:
+            scan(folder, identities)
+        except Exception as error:
+            group, name = self._place(folder)
+            row = {
+                "id": _identity(kind, str(folder.relative_to(self.root))),
+                "kind": kind,
+                "group": group,
+                "name": name,
+            }
+            self._put(identities, {**row, "status": "damaged", "note": _cause(error)}, None, Detail)
+
     def _put(self, identities: set[str], row: dict[str, Any], stamp: Any, load: Callable[[], Detail]) -> None:
+        row = clean(row)
         identities.add(row["id"])
         with self._lock:
             before = self._entries.get(row["id"])
@@ -187,7 +200,7 @@ class Catalogue:
             "status": over[0] if over else "running" if fresh else "at rest",
             "note": over[1] if over else "",
             "updated": stamp[1] / 1e9,
-            "values": _values(_last(rows)),
+            "values": shown_values(latest(rows)),
         }
         self._put(identities, row, (stamp, fresh), lambda: Detail([dict(entry) for entry in _rows_of(file)]))
 
@@ -207,9 +220,9 @@ class Catalogue:
                 "status": "measured",
                 "note": f"{len(report.points)} checkpoints" if len(report.points) > 1 else "",
                 "updated": report.made,
-                "values": _values(report.rows()[-1]),
+                "values": shown_values(report.rows()[-1]),
             }
-        except (BasinscopeError, KeyError, TypeError, AttributeError) as error:
+        except BasinscopeError as error:
             row |= {"status": "damaged", "note": f"{error}"}
             self._put(identities, row, stamp, Detail)
             return
@@ -222,9 +235,10 @@ class Catalogue:
             store = Store(folder)
             progress = statuses(store)
             failures, manifests = store.failed(), manifests_in(store)
-        except (BasinscopeError, OSError, ValueError, KeyError) as error:
-            return [{"study": folder.name, "title": str(error), "done": 0, "total": 0, "failed": 0, "running": False}]
-        finished = _finished(store)
+            finished = _finished(store)
+        except Exception as error:  # whatever its files make of a reader
+            broken = {"study": folder.name, "title": _cause(error), "scale": "", "done": 0, "total": 0, "failed": 0}
+            return [{**broken, "running": False, "left": None}]
         running = {status.study for status in progress if status.driver is not None and status.driver["alive"]}
         for asked in manifests:
             for key, label in asked["jobs"]:
@@ -261,19 +275,24 @@ class Catalogue:
                 rows = table.to_pylist()
                 row |= {
                     "updated": record["finished"],
-                    "values": _values({**record["config"], **_last(rows), "seconds": record["seconds"]}),
+                    "values": shown_values({**record["config"], **latest(rows), "seconds": record["seconds"]}),
                 }
                 load = lambda: _job_detail(store, key)  # noqa: E731 — one of several ways to load
-            except (Damaged, BasinscopeError) as error:
-                row |= {"status": "damaged", "note": str(error)}
+            except Exception as error:  # whatever its files make of a reader
+                row |= {"status": "damaged", "note": _cause(error), "values": {}}
         elif state == "failed":
             try:
-                row["note"] = str(store.failure(key)["error"])[:_TEXT]
+                row["note"] = store.failure(key)["error"]
             except BasinscopeError as error:
                 row["note"] = str(error)
         elif study in running:
             row["status"] = "in line"
         self._put(identities, row, stamp, load)
+
+
+def _cause(error: Exception) -> str:
+    known = isinstance(error, (BasinscopeError, Damaged, OSError))
+    return str(error) if known else f"it cannot be read ({type(error).__name__}: {error})"
 
 
 def _finished(store: Store) -> dict[str, Any]:
@@ -323,25 +342,3 @@ def _job_detail(store: Store, key: str) -> Detail:
     trace = result.arrays.get("trace")
     usable = trace is not None and getattr(trace, "ndim", 0) == 2
     return Detail([dict(row) for row in result.rows], None, trace.tolist() if usable and trace is not None else None)
-
-
-def _last(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """The last known value of every column: a measurement is not made at every row."""
-    latest: dict[str, Any] = {}
-    for row in rows:
-        latest |= {name: value for name, value in row.items() if value is not None}
-    return latest
-
-
-def _values(row: Mapping[str, Any]) -> dict[str, Any]:
-    """What a table can show, as JSON has it."""
-    return {str(name)[:_TEXT]: plain for name, value in row.items() if (plain := _plain(value)) is not None}
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, bool) or value is None:
-        return None if value is None else str(value).lower()
-    if isinstance(value, (int, float)):
-        return value if math.isfinite(value) else str(value)
-    text = value if isinstance(value, str) else json.dumps(value, default=str)
-    return text.encode("utf-8", "replace").decode()[:_TEXT]

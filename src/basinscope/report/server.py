@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import hmac
 import json
+import re
 from collections.abc import AsyncIterator, Callable
 from http.cookies import CookieError, SimpleCookie
 from typing import Any
@@ -195,13 +196,15 @@ def _cookie(header: str) -> str:
     return "" if cookie is None else parse_qs(f"v={cookie.value}").get("v", [""])[0]
 
 
+_HOST = re.compile(r"(?:\[([0-9a-f:.]+)\]|([a-z0-9._-]+))(?::[0-9]{1,5})?", re.IGNORECASE | re.ASCII)
+
+
 def _hostname(host: str) -> str:
-    """The name in a Host header, without the port.
+    """The name in a Host header, without the port; the header itself if it is none.
 
     Examples:
-        >>> _hostname("localhost:8000"), _hostname("[::1]:8000"), _hostname("evil.example")
-        ('localhost', '::1', 'evil.example')
+        >>> _hostname("localhost:8000"), _hostname("[::1]:8000"), _hostname("localhost:80@evil.example")
+        ('localhost', '::1', 'localhost:80@evil.example')
     """
-    if host.startswith("["):
-        return host[1:].partition("]")[0]
-    return host.partition(":")[0].lower()
+    match = _HOST.fullmatch(host)
+    return host if match is None else (match[1] or match[2]).lower()

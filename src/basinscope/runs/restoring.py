@@ -64,6 +64,10 @@ def _provenance(study: Study, path: Path) -> dict[str, Any]:
         provenance: dict[str, Any] = parsed(contents(path))
     except FileNotFoundError:
         raise InputError(f"{path} is not there — expected a folder that `basinscope study report` wrote") from None
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path} cannot be read: {error} — copy the whole report again") from error
+    if not isinstance(provenance, dict) or not isinstance(provenance.get("settings"), dict):
+        raise InputError(f"{path} holds no settings — expected a folder that `basinscope study report` wrote")
     if (provenance.get("study"), provenance.get("version")) != (study.name, study.version):
         raise InputError(
             f"{path} is of study {provenance.get('study')!r}, version {provenance.get('version')}; "

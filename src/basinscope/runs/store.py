@@ -184,7 +184,7 @@ class Store:
             digest = content.pop("digest")
         except (ValueError, KeyError, TypeError, AttributeError, FileNotFoundError) as error:
             raise Damaged(f"its record cannot be read: {error}") from error
-        if digest != _seal(content) or content["key"] != key:
+        if not _is_record(content, key) or digest != _seal(content):
             raise Damaged("its record is not what was written")
         return content
 
@@ -196,8 +196,11 @@ class Store:
     def contents(self, record: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
         """The Arrow table and the arrays that a record lists, every byte checked."""
         parts = {PurePosixPath(part["name"]).suffix: self._checked(part) for part in record["files"]}
-        arrays = decode_arrays(parts[".safetensors"]) if ".safetensors" in parts else {}
-        return decode_rows(parts[".parquet"]), arrays
+        try:
+            arrays = decode_arrays(parts[".safetensors"]) if ".safetensors" in parts else {}
+            return decode_rows(parts[".parquet"]), arrays
+        except Exception as error:  # the checksums fit: somebody else wrote a record for a file that is no such
+            raise Damaged(f"its files cannot be read: {type(error).__name__}: {error}") from error
 
     def verified(self, key: str, listing: Mapping[str, Stamp]) -> Entry:
         """The index entry of a result whose every byte was checked; `listing` has the files' stamps."""
@@ -248,10 +251,11 @@ class Store:
     def failure(self, key: str) -> dict[str, Any]:
         """Config, error and traceback of a failed job."""
         try:
-            content: dict[str, Any] = parsed(self.files.read(f"{_FAILURES}/{key}.json"), finite=False)
-        except (FileNotFoundError, ValueError) as error:
+            content = dict(parsed(self.files.read(f"{_FAILURES}/{key}.json"), finite=False))
+            texts = {name: str(content[name]) for name in ("error", "traceback")}
+            return {**content, **texts, "config": dict(content["config"])}
+        except (OSError, ValueError, TypeError, KeyError) as error:
             raise InputError(f"there is no record of a failure of job {key} ({error})") from error
-        return content
 
     def failures(self) -> Iterator[dict[str, Any]]:
         """Config, error and traceback of all failed jobs."""
@@ -274,6 +278,24 @@ def recorded_key(name: str) -> str | None:
 
 def _place(key: str) -> str:
     return f"{_RESULTS}/{key[:2]}/{key}"
+
+
+def _is_record(content: Any, key: str) -> bool:
+    """Whether somebody's record of a result has what `save` writes, and names no files but the result's own."""
+    if not isinstance(content, dict) or content.get("key") != key or not isinstance(content.get("study"), str):
+        return False
+    numbers = all(isinstance(content.get(name), (int, float)) for name in ("seconds", "finished"))
+    mappings = all(isinstance(content.get(name), dict) for name in ("config", "provenance"))
+    files = content.get("files")
+    named = isinstance(files, list) and all(
+        isinstance(part, dict)
+        and isinstance(part.get("sha256"), str)
+        and isinstance(part.get("name"), str)
+        and part["name"].startswith(f"{_place(key)}.")
+        and "/" not in part["name"].removeprefix(f"{_place(key)}.")
+        for part in files
+    )
+    return numbers and mappings and named and any(part["name"].endswith(".parquet") for part in files or ())
 
 
 def _seal(record: Mapping[str, Any]) -> str:
