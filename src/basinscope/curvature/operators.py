@@ -26,14 +26,11 @@ LinearMap = Callable[[Parameters], Parameters]
 class Operator(Protocol):
     """A symmetric d × d matrix that can be multiplied: `operator @ v` for v of shape (d,) or (d, k)."""
 
-    @property
-    def dimension(self) -> int: ...
-    @property
-    def device(self) -> torch.device: ...
-    @property
-    def dtype(self) -> torch.dtype: ...
-    @property
-    def psd(self) -> bool: ...
+    dimension: int
+    device: torch.device
+    dtype: torch.dtype
+    psd: bool
+
     def __matmul__(self, v: Tensor) -> Tensor: ...
 
 
@@ -50,23 +47,11 @@ class CurvatureOperator:
         self, land: Landscape, name: str, psd: bool, linear_map: Callable[[Samples], LinearMap], tiles: Tiles
     ) -> None:
         self.land = land
+        self.dimension, self.device, self.dtype, self.psd = land.dimension, land.device, land.dtype, psd
         self.name = name
-        self.psd = psd
         self.tiles = tiles
         self._linear_map = linear_map
         self._cached_maps: list[LinearMap] | None = None
-
-    @property
-    def dimension(self) -> int:
-        return self.land.dimension
-
-    @property
-    def device(self) -> torch.device:
-        return self.land.device
-
-    @property
-    def dtype(self) -> torch.dtype:
-        return self.land.dtype
 
     def __repr__(self) -> str:
         return f"CurvatureOperator({self.name}, {self.dimension:,} × {self.dimension:,}, {self.tiles})"
@@ -126,19 +111,7 @@ class Dense:
         if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
             raise InputError(f"matrix must be square, got shape {tuple(matrix.shape)}")
         self.matrix = matrix
-        self.psd = psd
-
-    @property
-    def dimension(self) -> int:
-        return len(self.matrix)
-
-    @property
-    def device(self) -> torch.device:
-        return self.matrix.device
-
-    @property
-    def dtype(self) -> torch.dtype:
-        return self.matrix.dtype
+        self.dimension, self.device, self.dtype, self.psd = len(matrix), matrix.device, matrix.dtype, psd
 
     def __matmul__(self, v: Tensor) -> Tensor:
         return self.matrix @ v.to(self.matrix)

@@ -8,13 +8,14 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from ..adapters.training_header import training_header
 from ..errors import BasinscopeError, InputError
 from ..runs.status import Status, manifests_in, statuses
-from ..runs.store import Damaged, Store
+from ..runs.store import Damaged, Store, recorded_key
 from .report import Report
 from .rows import clean, latest, shown_values
 
@@ -110,9 +111,9 @@ class Catalogue:
                 if STORE in names:
                     studies += self._scan_store(folder, identities)
                 if TRAINING in names or f"{TRAINING}.part" in names:
-                    self._isolated("training", folder, identities, self._scan_training)
+                    self._scan_training(folder, identities)
                 if REPORT in names:
-                    self._isolated("report", folder, identities, self._scan_report)
+                    self._scan_report(folder, identities)
             with self._lock:
                 gone = self._entries.keys() - identities
                 if gone or studies != self.studies:
@@ -133,20 +134,6 @@ class Catalogue:
 
     def _inside(self, path: Path) -> bool:
         return not path.is_symlink() or path.resolve().is_relative_to(self.root)
-
-    def _isolated(self, kind: str, folder: Path, identities: set[str], scan: Callable[[Path, set[str]], None]) -> None:
-        """One run; whatever its files make of a reader becomes a row of its own, and hides no other run."""
-        try:
-            scan(folder, identities)
-        except Exception as error:
-            group, name = self._place(folder)
-            row = {
-                "id": _identity(kind, str(folder.relative_to(self.root))),
-                "kind": kind,
-                "group": group,
-                "name": name,
-            }
-            self._put(identities, {**row, "status": "damaged", "note": _cause(error)}, None, Detail)
 
     def _put(self, identities: set[str], row: dict[str, Any], stamp: Any, load: Callable[[], Detail]) -> None:
         row = clean(row)
@@ -174,59 +161,72 @@ class Catalogue:
 
     def _scan_training(self, folder: Path, identities: set[str]) -> None:
         file = folder / TRAINING
-        identity = _identity("training", str(folder.relative_to(self.root)))
         stamp = _stamp(file)
         fresh = stamp is not None and time.time() - stamp[1] / 1e9 < _FRESH
-        if self._unchanged(identity, (stamp, fresh)):
-            identities.add(identity)
-            return
         group, name = self._place(folder)
-        row: dict[str, Any] = {"id": identity, "kind": "training", "group": group, "name": name, "values": {}}
-        if stamp is None:
-            row |= {"status": "starting", "note": "its first checkpoint is still being written"}
-            self._put(identities, row, (stamp, fresh), Detail)
-            return
-        try:
+
+        def read() -> dict[str, Any] | None:
+            if stamp is None:
+                return {"status": "starting", "note": "its first checkpoint is still being written"}
             header = training_header(file)
-        except InputError as error:
-            row |= {"status": "damaged", "note": str(error)}
-            self._put(identities, row, (stamp, fresh), Detail)
-            return
-        if header is None:
-            return
-        rows = [dict(entry) for entry in header["rows"]]
-        over = header["over"]
-        row |= {
-            "status": over[0] if over else "running" if fresh else "at rest",
-            "note": over[1] if over else "",
-            "updated": stamp[1] / 1e9,
-            "values": shown_values(latest(rows)),
-        }
-        self._put(identities, row, (stamp, fresh), lambda: Detail([dict(entry) for entry in _rows_of(file)]))
+            if header is None:
+                return None
+            status, note = header["over"] or ("running" if fresh else "at rest", "")
+            return {
+                "status": status,
+                "note": note,
+                "updated": stamp[1] / 1e9,
+                "values": shown_values(latest(header["rows"])),
+            }
+
+        identity = _identity("training", str(folder.relative_to(self.root)))
+        self._note(
+            identities, {"id": identity, "kind": "training", "group": group, "name": name}, (stamp, fresh), read,
+            lambda: Detail(_rows_of(file)),
+        )  # fmt: skip
 
     def _scan_report(self, folder: Path, identities: set[str]) -> None:
         file = folder / REPORT
-        identity = _identity("report", str(folder.relative_to(self.root)))
-        stamp = _stamp(file)
-        if self._unchanged(identity, stamp):
-            identities.add(identity)
-            return
         group, name = self._place(folder)
-        row: dict[str, Any] = {"id": identity, "kind": "report", "group": group, "name": name, "values": {}}
-        try:
+
+        def read() -> dict[str, Any]:
             report = Report.load(file)
-            row |= {
+            return {
                 "name": report.title,
                 "status": "measured",
                 "note": f"{len(report.points)} checkpoints" if len(report.points) > 1 else "",
                 "updated": report.made,
                 "values": shown_values(report.rows()[-1]),
             }
-        except BasinscopeError as error:
-            row |= {"status": "damaged", "note": f"{error}"}
-            self._put(identities, row, stamp, Detail)
+
+        identity = _identity("report", str(folder.relative_to(self.root)))
+        self._note(
+            identities, {"id": identity, "kind": "report", "group": group, "name": name}, _stamp(file), read,
+            lambda: _report_detail(file),
+        )  # fmt: skip
+
+    def _note(
+        self, identities: set[str], row: dict[str, Any], stamp: Any, read: Callable[[], dict[str, Any] | None],
+        load: Callable[[], Detail],
+    ) -> None:  # fmt: skip
+        """Put a run into the catalogue, unless its stamp says that it is there already.
+
+        Args:
+            identities: of the runs of this scan.
+            row: what is known of it without reading.
+            stamp: changes when it does.
+            read: the rest of its row; None where it is no run after all. What it raises is shown as damage.
+            load: what can be drawn of it.
+        """
+        if self._unchanged(row["id"], stamp):
+            identities.add(row["id"])
             return
-        self._put(identities, row, stamp, lambda: _report_detail(file))
+        try:
+            facts = read()
+        except Exception as error:  # whatever its files make of a reader: it must not hide other runs
+            facts, load = {"status": "damaged", "note": _cause(error)}, Detail
+        if facts is not None:
+            self._put(identities, {"values": {}, **row, **facts}, stamp, load)
 
     # ------------------------------------------------------------------ studies
 
@@ -234,60 +234,40 @@ class Catalogue:
         try:
             store = Store(folder)
             progress = statuses(store)
-            failures, manifests = store.failed(), manifests_in(store)
-            finished = _finished(store)
-        except Exception as error:  # whatever its files make of a reader
+            failures, manifests, finished = store.failed(), manifests_in(store), _finished(store)
+        except Exception as error:  # whatever its files make of a reader: it must not hide other runs
             broken = {"study": folder.name, "title": _cause(error), "scale": "", "done": 0, "total": 0, "failed": 0}
             return [{**broken, "running": False, "left": None}]
         running = {status.study for status in progress if status.driver is not None and status.driver["alive"]}
         for asked in manifests:
             for key, label in asked["jobs"]:
-                self._scan_job(folder, store, asked["study"], key, label, finished, failures, running, identities)
+                identity = _identity("job", f"{folder.relative_to(self.root)}/{key}")
+                if identity not in identities:
+                    row = {"id": identity, "kind": "job", "group": asked["study"], "name": label, "note": ""}
+                    self._scan_job(identities, row, store, key, finished, failures, asked["study"] in running)
         return [_progress(status) for status in progress]
 
     def _scan_job(
-        self,
-        folder: Path,
-        store: Store,
-        study: str,
-        key: str,
-        label: str,
-        finished: Mapping[str, Any],
-        failures: set[str],
-        running: set[str],
-        identities: set[str],
-    ) -> None:
-        identity = _identity("job", f"{folder.relative_to(self.root)}/{key}")
-        if identity in identities:
-            return
-        state = "done" if key in finished else "failed" if key in failures else "waiting"
-        stamp = (state, finished.get(key), study in running)
-        if self._unchanged(identity, stamp):
-            identities.add(identity)
-            return
-        row: dict[str, Any] = {"id": identity, "kind": "job", "group": study, "name": label, "status": state}
-        row |= {"values": {}, "note": ""}
-        load: Callable[[], Detail] = Detail
-        if state == "done":
-            try:
-                record = store.record(key)
-                table, _ = store.contents(record)
-                rows = table.to_pylist()
-                row |= {
-                    "updated": record["finished"],
-                    "values": shown_values({**record["config"], **latest(rows), "seconds": record["seconds"]}),
-                }
-                load = lambda: _job_detail(store, key)  # noqa: E731 — one of several ways to load
-            except Exception as error:  # whatever its files make of a reader
-                row |= {"status": "damaged", "note": _cause(error), "values": {}}
-        elif state == "failed":
-            try:
-                row["note"] = store.failure(key)["error"]
-            except BasinscopeError as error:
-                row["note"] = str(error)
-        elif study in running:
-            row["status"] = "in line"
-        self._put(identities, row, stamp, load)
+        self, identities: set[str], row: dict[str, Any], store: Store, key: str, finished: Mapping[str, Any],
+        failures: set[str], running: bool,
+    ) -> None:  # fmt: skip
+        state = "done" if key in finished else "failed" if key in failures else "in line" if running else "waiting"
+
+        def read() -> dict[str, Any]:
+            if state == "failed":
+                try:
+                    return {"status": state, "note": store.failure(key)["error"]}
+                except BasinscopeError as error:
+                    return {"status": state, "note": str(error)}
+            if state != "done":
+                return {"status": state}
+            record = store.record(key)
+            table, _ = store.contents(record)
+            values = {**record["config"], **latest(table.to_pylist()), "seconds": record["seconds"]}
+            return {"status": state, "updated": record["finished"], "values": shown_values(values)}
+
+        load = partial(_job_detail, store, key) if state == "done" else Detail
+        self._note(identities, row, (state, finished.get(key), running), read, load)
 
 
 def _cause(error: Exception) -> str:
@@ -296,8 +276,6 @@ def _cause(error: Exception) -> str:
 
 
 def _finished(store: Store) -> dict[str, Any]:
-    from ..runs.store import recorded_key
-
     return {key: tuple(stamp) for name, stamp in store.results().items() if (key := recorded_key(name)) is not None}
 
 
@@ -329,7 +307,7 @@ def _stamp(file: Path) -> tuple[int, int] | None:
 
 def _rows_of(file: Path) -> list[dict[str, Any]]:
     header = training_header(file)
-    return [] if header is None else list(header["rows"])
+    return [] if header is None else [dict(row) for row in header["rows"]]
 
 
 def _report_detail(file: Path) -> Detail:

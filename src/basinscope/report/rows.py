@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 _TEXT = 300  # characters of a value that a table shows
@@ -27,7 +27,7 @@ def clean(row: Mapping[str, Any]) -> dict[str, Any]:
     return {**plain, "values": shown_values(values if isinstance(values, Mapping) else {})}
 
 
-def latest(rows: list[dict[str, Any]]) -> dict[str, Any]:
+def latest(rows: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     """The last known value of every column: a measurement is not made at every row."""
     known: dict[str, Any] = {}
     for row in rows:
