@@ -14,6 +14,8 @@ from typing import Any
 
 from .errors import InputError
 
+_MOST_LISTED = 40  # words of a hint
+
 
 def named_object(reference: str) -> Any:
     """The object that a reference names; modules are loaded once.
@@ -48,7 +50,8 @@ def nearest(word: str, valid: Iterable[str]) -> str:
     """
     names = list(valid)
     close = difflib.get_close_matches(word, names, n=1)
-    return f"did you mean {close[0]!r}?" if close else f"valid are {', '.join(names) or 'none'}"
+    more = f" and {len(names) - _MOST_LISTED} more" if len(names) > _MOST_LISTED else ""
+    return f"did you mean {close[0]!r}?" if close else f"valid are {', '.join(names[:_MOST_LISTED]) or 'none'}{more}"
 
 
 def code_of(kind: type) -> Path | None:

@@ -139,7 +139,7 @@ class Files:
         """Where a file of a local store is; refused where a name or a link leads out of the store."""
         assert self.folder is not None
         path = self.folder / name
-        if "\0" in name or ".." in path.parts or not _real(path.parent).is_relative_to(_real(self.folder)):
+        if "\0" in name or ".." in path.parts or not _real(path).is_relative_to(_real(self.folder)):
             raise StoreError(f"{name!r} leads out of store {self.url!r} — choose another name, or remove the link")
         return path
 

@@ -40,9 +40,9 @@ class _Loader(yaml.SafeLoader):
         if repeated is not None:
             self._refuse(f"key {repeated!r} twice", node.start_mark)
         mapping = super().construct_mapping(node, deep)
-        odd = next((key for key in mapping if not isinstance(key, str)), None)
-        if odd is not None:
-            self._refuse(f"key {odd!r}, which is no text,", node.start_mark)
+        odd = [key for key in mapping if not isinstance(key, str)]
+        if odd:
+            self._refuse(f"key {odd[0]!r}, which is no text,", node.start_mark)
         return mapping
 
     def construct_number(self, node: Any) -> float:
