@@ -11,6 +11,7 @@ from typing import Any, Self
 
 from scipy.special import stdtrit  # scipy.stats takes half a second to import
 
+from .checks import fraction
 from .differences import RESOLUTION, check_one_resolution, resolution_in_words, welch_freedom
 from .errors import InputError
 from .estimate_card import card
@@ -92,8 +93,7 @@ class Estimate:
             >>> Estimate("trace", 3.0, 0.0).interval()
             (3.0, 3.0)
         """
-        if not 0 < level < 1:
-            raise InputError(f"level must lie strictly between 0 and 1, got {level}")
+        fraction("level", level)
         if self.stderr == 0:
             return (self.value, self.value)
         half = float(stdtrit(self.freedom, 0.5 + level / 2)) * self.stderr
@@ -157,6 +157,20 @@ class Estimate:
             as_float(data.get("freedom"), math.inf),
             None if bounds is None else (as_float(bounds[0], -math.inf), as_float(bounds[1], math.inf)),
         )
+
+    def plot(self) -> Any:
+        """The figure of the estimate: chains, slope in γ, step sizes, temperatures or samples, as far as there are any,
+        and what each check saw. Needs matplotlib (`basinscope[plot]`).
+
+        Examples:
+            >>> import numpy as np, basinscope as bs
+            >>> figure = bs.waic(np.random.default_rng(0).normal(-1.0, 0.1, size=(4, 100, 20))).plot()
+            >>> [axes.get_xlabel() for axes in figure.axes]
+            ['draw of each chain', 'waic of a sample', '']
+        """
+        from .estimate_figure import figure
+
+        return figure(self)
 
     def to_arviz(self) -> Any:
         """The chains behind the estimate as an ArviZ `DataTree`, for its plots and tables; needs `basinscope[arviz]`.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 
@@ -42,3 +42,19 @@ def in_words(verdicts: Iterable[str]) -> str:
     """
     counts = Counter(verdicts)
     return ", ".join(f"{counts[verdict]} {verdict}" for verdict in ("ok", "doubtful", "failed"))
+
+
+def run_again(origin: Mapping[str, Any]) -> str:
+    """How a study's results are made again, and what they took.
+
+    Examples:
+        >>> run_again({"study": "volume-scaling", "jobs": 18, "results": 17, "seconds": 600.0})
+        '`basinscope study run studies/volume_scaling --scale paper`; 17 jobs took 10 minutes, added up over processes \
+of one core each. 1 of 18 jobs have no result and are left out.'
+    """
+    missing = origin["jobs"] - origin["results"]
+    left_out = f" {missing} of {origin['jobs']} jobs have no result and are left out." if missing else ""
+    return (
+        f"`basinscope study run studies/{origin['study'].replace('-', '_')} --scale paper`; {origin['results']} jobs "
+        f"took {origin['seconds'] / 60:.0f} minutes, added up over processes of one core each.{left_out}"
+    )

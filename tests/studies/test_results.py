@@ -22,11 +22,11 @@ LAST_BITS = ["learning-curves/summary.csv"]  # of correlations, which depend on 
 # A digest of the addresses of all results, in the order of the table. They change with a study's name, version,
 # settings or jobs, and results that are stored are then found no more.
 ADDRESSES = {
+    "criteria": "6b0b0e2b6593",
     "learning-curves": "f8207d6a248d",
     "llc": "268c4a7edd75",
     "llc/smoke": "0ba767e17b91",
-    "temperature-regression": "0bbf80de04b7",
-    "wbic-selection": "5b5e48d621da",
+    "volume-scaling": "36f40f76b326",
 }
 
 REPORTS = {str(path.parent.relative_to(ROOT / "results")): path for path in (ROOT / "results").rglob("provenance.json")}

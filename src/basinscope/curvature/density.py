@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ..checks import whole_seed
 from ..errors import InputError
 from ..progress import Report
 from .bracket import gauss_rule
@@ -93,7 +94,7 @@ def lanczos_quadrature(
     if mass == 0:
         nothing = torch.zeros(probes, 0, dtype=torch.float64)
         return Quadrature(nothing, nothing, torch.ones(probes, dtype=torch.bool), mass)
-    generator = torch.Generator(device=operator.device).manual_seed(seed)
+    generator = torch.Generator(device=operator.device).manual_seed(whole_seed(seed))
     # Gaussian vectors without their part in the deflated eigenvectors, whose eigenvalues are known.
     starts = torch.randn(operator.dimension, probes, device=operator.device, dtype=operator.dtype, generator=generator)
     runs, steps = LanczosRuns(operator, starts, locked=locked), min(steps, mass)

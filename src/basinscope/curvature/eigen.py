@@ -9,6 +9,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from ..checks import whole_seed
 from ..errors import InputError
 from ..progress import Report
 from .lanczos import LanczosRuns, Tridiagonal
@@ -82,7 +83,7 @@ def top_eigenpairs(
     if which not in ("largest", "smallest", "magnitude"):
         raise InputError(f"which must be 'largest', 'smallest' or 'magnitude', got {which!r}")
     budget = max(k, 20 * k + 200 if max_steps is None else max_steps)
-    generator = torch.Generator(device=operator.device).manual_seed(seed)
+    generator = torch.Generator(device=operator.device).manual_seed(whole_seed(seed))
     pairs = _search(operator, k, which, tol, budget, generator, deflated, None, report)
     while pairs.converged and 1 < k < room and pairs.products < budget:
         more = _search(operator, k, which, tol, budget - pairs.products, generator, deflated, pairs, report)

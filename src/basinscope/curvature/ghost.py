@@ -12,6 +12,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from ..checks import whole_seed
 from ..landscape import Landscape
 from ..progress import Report
 from ..samples import Samples
@@ -68,7 +69,7 @@ class _Random(Gradients):
 
     def __init__(self, land: Landscape, seed: int, number: int, memory: int | None) -> None:
         self._number = number
-        self._generator = torch.Generator(device=land.device).manual_seed(seed)
+        self._generator = torch.Generator(device=land.device).manual_seed(whole_seed(seed))
         super().__init__(land, "fisher", memory)
 
     def _cotangents(self, value: Tensor, batch: Samples) -> list[Tensor]:

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from ..checks import whole_seed
 from ..errors import InputError
 from ..landscape import Landscape, Parameters
 from ..losses import class_dimension, logits
@@ -78,7 +79,7 @@ def with_drawn_labels(land: Landscape, draws: int = 1, seed: int = 0) -> Landsca
     if draws < 1:
         raise InputError(f"draws must be at least 1, got {draws}")
     copies = land.subset(torch.arange(land.n).repeat(draws))
-    generator = torch.Generator(device=land.device).manual_seed(seed)
+    generator = torch.Generator(device=land.device).manual_seed(whole_seed(seed))
     with torch.no_grad():
         labels = [
             land.loss.sample(land.outputs(land.parameters, batch.inputs), generator) for batch in copies.batches(1024)

@@ -64,11 +64,17 @@ class CurvatureOperator:
             )
         rows = v.to(self.device, self.dtype).reshape(self.dimension, -1).T
         total = torch.zeros_like(rows)
-        with full_precision():
-            for linear_map in self._maps():
-                for start in range(0, len(rows), self.tiles.probes):
-                    tile = slice(start, start + self.tiles.probes)
-                    total[tile] += self._product(linear_map, rows[tile])
+        try:
+            with full_precision():
+                for linear_map in self._maps():
+                    for start in range(0, len(rows), self.tiles.probes):
+                        tile = slice(start, start + self.tiles.probes)
+                        total[tile] += self._product(linear_map, rows[tile])
+        except NotImplementedError as error:
+            raise InputError(
+                f"products with the {self.name} need a derivative that torch does not have: {error} — write that "
+                f"function of the network in others, or sample with sampler='sgld', which takes gradients alone"
+            ) from error
         return (total.T / self.land.n).reshape(v.shape)
 
     def _product(self, linear_map: LinearMap, rows: Tensor) -> Tensor:

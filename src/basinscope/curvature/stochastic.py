@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from ..errors import InputError
+from ..checks import fraction, whole_seed
 from ..progress import Report
 from .averages import Average, averages
 from .bracket import Function
@@ -75,9 +75,8 @@ def traced(
         rtol: relative standard error to reach.
         report: called with the fraction done and a line of text.
     """
-    if not 0 < rtol < 1:
-        raise InputError(f"rtol must lie between 0 and 1, got {rtol}")
-    generator = torch.Generator().manual_seed(seed)
+    fraction("rtol", rtol)
+    generator = torch.Generator().manual_seed(whole_seed(seed))
     draw = signs(operator) if starts is None else starts
     fixed: Tridiagonal | None = None
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from ..checks import whole_seed
 from .operators import Operator
 from .tiles import DEFAULT_MEMORY
 
@@ -57,7 +58,7 @@ class Hutchinson:
         self.products = 0
         self._operator = operator
         self._sizes = [operator.dimension] if sizes is None else list(sizes)
-        self._generator = torch.Generator(device=operator.device).manual_seed(seed)
+        self._generator = torch.Generator(device=operator.device).manual_seed(whole_seed(seed))
         self._forms: list[Tensor] = []  # vᵀ A v of each probe by diagonal block
 
     def grow(self, products: int) -> None:
@@ -90,7 +91,7 @@ class XTrace:
     def __init__(self, operator: Operator, seed: int) -> None:
         self.products = 0
         self._operator = operator
-        self._generator = torch.Generator(device=operator.device).manual_seed(seed)
+        self._generator = torch.Generator(device=operator.device).manual_seed(whole_seed(seed))
         empty = torch.empty(operator.dimension, 0, dtype=torch.float64, device=operator.device)
         self._probes = self._images = self._basis = self._mapped = empty
 

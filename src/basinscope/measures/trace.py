@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from ..checks import fraction, whole, whole_seed
 from ..curvature.ghost import layer_traces
 from ..curvature.operators import CurvatureOperator, hessian, residual
 from ..curvature.piecewise import piecewise_affine
@@ -63,10 +64,9 @@ def trace(
     check_landscape(land)
     if matrix not in ("hessian", "fisher", "covariance"):
         raise InputError(f"matrix must be 'hessian', 'fisher' or 'covariance', got {matrix!r}")
-    if not 0 < rtol < 1:
-        raise InputError(f"rtol must lie between 0 and 1, got {rtol}")
-    if max_products < 2:
-        raise InputError(f"max_products must be at least 2, got {max_products}")
+    fraction("rtol", rtol)
+    whole("max_products", max_products, 2)
+    whole_seed(seed)
     with tracked(f"Trace of the {matrix}", progress) as report:
         from_gradients, from_products = _parts(land, matrix, rtol, per_layer, max_products, seed, memory, report)
     return _estimate(land, matrix, rtol, per_layer, from_gradients, from_products)
