@@ -59,10 +59,10 @@ def test_jobs_trainings_and_reports_are_found(tmp_path, report):
     assert "no" in rows["name=fails seed=0"]["note"]
     assert rows["sgd"]["group"] == "nets"
     assert rows["sgd"]["values"]["epoch"] == 3
-    assert rows["Tiny classifier"]["values"]["llc"] == report["llc"].value
+    assert rows["measured"]["values"]["llc"] == report["llc"].value
     assert catalogue.studies[0]["done"] == 2
     assert len(catalogue.detail(rows["name=a seed=0"]["id"]).rows) == 4
-    assert catalogue.detail(rows["Tiny classifier"]["id"]).report is not None
+    assert catalogue.detail(rows["measured"]["id"]).report is not None
     assert len(catalogue.detail(rows["sgd"]["id"]).rows) == 4
 
 

@@ -192,9 +192,8 @@ class Catalogue:
         def read() -> dict[str, Any]:
             report = Report.load(file)
             return {
-                "name": report.title,
                 "status": "measured",
-                "note": f"{len(report.points)} checkpoints" if len(report.points) > 1 else "",
+                "note": report.title + (f", {len(report.points)} checkpoints" if len(report.points) > 1 else ""),
                 "updated": report.made,
                 "values": shown_values(report.rows()[-1]),
             }
