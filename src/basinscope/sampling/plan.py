@@ -18,6 +18,7 @@ from .calibration import (
     affordable_effort,
 )
 from .cost import Cost
+from .minibatches import CONTROL_PRICE
 
 if TYPE_CHECKING:
     from .local import Settings
@@ -120,7 +121,7 @@ def _minibatch(land: Landscape, settings: Settings, price: Cost, seconds: float)
     smallest = min(land.n, settings.batch_size or _LEAST_BATCH)
 
     def each(batch: int, chains: int) -> float:
-        return unadjusted.CONTROL_PRICE * price.of(batch, chains)
+        return CONTROL_PRICE * price.of(batch, chains)
 
     chains, batch = settings.chains or usual, min(land.n, settings.batch_size or unadjusted.USUAL_BATCH)
     while chains > fewest and _STEPS * each(batch, chains) > seconds:
