@@ -35,21 +35,23 @@ def run(job: Truth) -> list[Row]:
         began = time.perf_counter()
         try:
             if method == "published":
-                found = _published(job, linear_landscape(net, job.published_samples, job.seed))
+                estimate = _published(job, linear_landscape(net, job.published_samples, job.seed))
             else:
-                found = _calibrated(job, net, method)
+                estimate = _calibrated(job, net, method)
         except BasinscopeError as error:
-            found = Estimate.failed("llc", error)
-        rows.append({**common, "method": method, **told(found, float(exact)), "spent": time.perf_counter() - began})
+            estimate = Estimate.failed("llc", error)
+        spent = time.perf_counter() - began
+        rows.append({**common, "method": method, **beside(estimate, float(exact)), "spent": spent})
     return rows
 
 
-def told(found: Estimate, exact: float) -> Row:
+def beside(estimate: Estimate, exact: float) -> Row:
     """An estimate beside its exact value as columns."""
     return {
-        "llc": found.value, "llc_stderr": found.stderr, "verdict": found.verdict, "error": found.value / exact - 1,
-        "reason": found.warnings[0] if found.warnings else "", "nbeta": found.diagnostics.get("nbeta"),
-        "sampler": found.diagnostics.get("sampler"),
+        "llc": estimate.value, "llc_stderr": estimate.stderr, "verdict": estimate.verdict,
+        "error": estimate.value / exact - 1, "reason": estimate.warnings[0] if estimate.warnings else "",
+        "nbeta": estimate.diagnostics.get("nbeta"),
+        "sampler": estimate.diagnostics.get("sampler"),
     }  # fmt: skip
 
 

@@ -24,6 +24,7 @@ from .target import Whitening
 
 CURVATURE_SHARE = 0.12  # of the budget, for curvature at w*, and as much where the chains are
 CURVATURE_POINTS = 6  # chain positions over which it is averaged
+_LEAST = 1e-30  # of nβ and γ, whose inverse is the largest: their squares and products stay within floats
 _DENSE = 1024  # up to this many parameters the whole Hessian is cheaper than Lanczos
 _PAIRS, _FEWEST_PAIRS = 64, 8
 _ENTRIES = 2**27  # of the eigenvectors, which a step of the sampler reads four times; of 10 M parameters 13
@@ -65,8 +66,8 @@ def resolution(land: Landscape, nbeta: float | None = None, gamma: float | None 
         4.0
     """
     for name, value in (("nbeta", nbeta), ("gamma", gamma)):
-        if value is not None:
-            positive(name, value)
+        if value is not None and not _LEAST <= positive(name, value) <= 1 / _LEAST:
+            raise InputError(f"{name} must lie between {_LEAST:g} and {1 / _LEAST:g}, got {value!r}")
     if nbeta is None:
         nbeta = watanabe_nbeta(land.n)
     if gamma is None:

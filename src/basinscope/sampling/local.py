@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..checks import positive, whole
+from ..checks import fraction, positive, whole, whole_seed
 from ..errors import InputError
 from ..landscape import Landscape
 from ..progress import Report
@@ -61,16 +61,16 @@ class Settings:
     def __post_init__(self) -> None:
         if self.sampler not in SAMPLERS:
             raise InputError(f"unknown sampler {self.sampler!r}: expected one of {', '.join(SAMPLERS)}")
-        for name, least in (("chains", 2), ("draws", 16), ("batch_size", 1)):
+        for name, least, most in (("chains", 2, 10**5), ("draws", 16, 10**7), ("batch_size", 1, None)):
             if getattr(self, name) is not None:
-                whole(name, getattr(self, name), least)
-        whole("seed", self.seed)
+                object.__setattr__(self, name, whole(name, getattr(self, name), least, most))
+        object.__setattr__(self, "seed", whole_seed(self.seed))
         checked_budget(self.budget)
         for name in ("step_size", "rtol"):
             if getattr(self, name) is not None:
                 positive(name, getattr(self, name))
-        if self.burn_in is not None and not (isinstance(self.burn_in, (int, float)) and 0 <= self.burn_in < 1):
-            raise InputError(f"burn_in is the fraction of draws to drop, in [0, 1): got {self.burn_in}")
+        if self.burn_in is not None and self.burn_in != 0:
+            fraction("burn_in", self.burn_in)
         if self.burn_in is not None and self.draws is not None and (1 - self.burn_in) * self.draws < 3:
             raise InputError(f"burn_in={self.burn_in} of {self.draws} draws leaves fewer than 3 — lower burn_in")
 
