@@ -39,7 +39,7 @@ def measure(
     ] = None,
     sampler: Annotated[str, typer.Option("--sampler", help="auto, hmc, minibatch, or a kernel such as sgld.")] = "auto",
     budget: Annotated[
-        float | None, typer.Option("--budget", help="Nominal seconds of sampling; 60, or 10 for each of many.")
+        float | None, typer.Option("--budget", help="Seconds of sampling; 60, or 10 for each of many.")
     ] = None,
     selftest: Annotated[
         bool,

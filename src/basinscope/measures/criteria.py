@@ -111,7 +111,7 @@ def criteria(
         nbeta: inverse temperature nβ of the draws; n unless given, so that β = 1. Its former name is `beta`, for β.
         memory: bytes that the smoothing of loo may take.
         gamma: localisation γ, the same for all; d/‖w*‖² unless given.
-        budget: most work of the draws, of wbic and of free_energy each, in nominal seconds.
+        budget: most work of the draws, of wbic and of free_energy each, in seconds.
         sampler, chains, draws, batch_size, rtol, seed, progress: as for `waic`.
 
     Examples:

@@ -73,7 +73,7 @@ def free_energy(
         sampler: `auto`, `hmc` or `minibatch`.
         chains: per temperature; chosen unless given.
         rtol: wanted standard error of the mean excess loss at each temperature, relative to it.
-        budget: most work of all temperatures together, in nominal seconds.
+        budget: most work of all temperatures together, in seconds.
         seed: of all random numbers.
         progress: show a bar when it takes over a second.
 

@@ -34,7 +34,7 @@ def measure(
         weight_decay: Λ of the predicted gap and the log-determinant; γ/(nβ) unless given.
         sampler: as for `llc`.
         rtol: wanted standard error relative to λ̂.
-        budget: most sampling, in nominal seconds; curvature gets as much again, WAIC and LOO a quarter.
+        budget: most sampling, in seconds; curvature gets as much again, WAIC and LOO a quarter.
         seed: of all random numbers.
         title: of the report.
         progress: show bars.
