@@ -31,7 +31,7 @@ MAX_SPEED_UP = 2.0  # how much faster another pace must be to change to it
 BURN_IN = 0.5  # of the steps
 _BLOCK = 64  # steps between two looks at the chains, at most
 _MIN_BLOCK = 4
-_MIN_DRAWS = 32  # whatever the budget
+_MIN_DRAWS = 16  # whatever the budget
 
 
 class Minibatches(NamedTuple):
