@@ -158,6 +158,20 @@ class Estimate:
             None if bounds is None else (as_float(bounds[0], -math.inf), as_float(bounds[1], math.inf)),
         )
 
+    def plot(self) -> Any:
+        """The figure of the estimate: chains, slope in γ, step sizes, temperatures or samples, as far as there are any,
+        and what each check saw. Needs matplotlib (`basinscope[plot]`).
+
+        Examples:
+            >>> import numpy as np, basinscope as bs
+            >>> figure = bs.waic(np.random.default_rng(0).normal(-1.0, 0.1, size=(4, 100, 20))).plot()
+            >>> [axes.get_xlabel() for axes in figure.axes]
+            ['draw of each chain', 'waic of a sample', '']
+        """
+        from .estimate_figure import figure
+
+        return figure(self)
+
     def to_arviz(self) -> Any:
         """The chains behind the estimate as an ArviZ `DataTree`, for its plots and tables; needs `basinscope[arviz]`.
 
