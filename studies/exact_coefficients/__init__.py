@@ -1,1 +1,1 @@
-"""Learning coefficients from formulas beside λ̂ from samples: depth, the additive rule of ReLU, and what γ decides."""
+"""λ from formulas beside λ̂ from samples: depth, ReLU groups, and what γ decides."""
