@@ -41,12 +41,12 @@ def census(widths: Sequence[int], steps: int, samples: int, nbeta: float, budget
     return {
         "parameters": land.dimension, "accuracy": float((target.argmax(1) == labels).double().mean()),
         "proved": flat.count, "idle": flat.kinds.get("idle", 0), "rescaling": flat.kinds.get("rescaling", 0),
-        "null": land.dimension - int((spectrum > NULL * spectrum.max()).sum()), "half_soft_rank": half(spectrum, nbeta),
-        "llc": estimate.value, "llc_stderr": estimate.stderr, "verdict": estimate.verdict,
+        "null": land.dimension - int((spectrum > NULL * spectrum.max()).sum()),
+        "half_soft_rank": half(spectrum, nbeta, 1.0), "llc": estimate.value, "llc_stderr": estimate.stderr, "verdict": estimate.verdict,
     }  # fmt: skip
 
 
-def descent(width: int, samples: int, noise: float, steps: int, budget: float, seed: int) -> Row:
+def descent(width: int, samples: int, noise: float, steps: int, gamma: float, budget: float, seed: int) -> Row:
     """Losses of a network of one hidden layer trained by least squares, and λ̂ where training ended."""
     x, y = noisy(samples, noise, seed)
     net = trained(network([width], seed), lambda out: half_square(out, y).mean(), x, steps, RATE)
@@ -56,12 +56,12 @@ def descent(width: int, samples: int, noise: float, steps: int, budget: float, s
         train_loss = float(half_square(net(x), y).mean())
     nbeta = samples / math.log(samples)
     land = bs.Landscape(net, half_square, (x, y))
-    estimate = bs.llc(land, nbeta=nbeta, gamma=1.0, budget=bs.Nominal(budget), seed=seed, progress=False)
+    estimate = bs.llc(land, nbeta=nbeta, gamma=gamma, budget=bs.Nominal(budget), seed=seed, progress=False)
     return {
         "parameters": land.dimension, "train_loss": train_loss,
         "test_loss": float(half_square(predicted, one_hot(labels)).mean()),
         "test_error": float((predicted.argmax(1) != labels).double().mean()),
-        "half_soft_rank": half(fisher(net, x), nbeta), "nbeta": nbeta, "llc": estimate.value,
+        "half_soft_rank": half(fisher(net, x), nbeta, gamma), "nbeta": nbeta, "llc": estimate.value,
         "llc_stderr": estimate.stderr, "verdict": estimate.verdict,
     }  # fmt: skip
 
@@ -89,6 +89,6 @@ def fisher(net: nn.Module, x: Tensor) -> NDArray[np.float64]:
     return np.asarray((torch.linalg.eigvalsh(gram) / len(x)).clamp(min=0).numpy(), dtype=np.float64)
 
 
-def half(spectrum: NDArray[np.float64], nbeta: float) -> float:
-    """½ Σ nβσ/(nβσ + γ) at γ = 1."""
-    return float(0.5 * (nbeta * spectrum / (nbeta * spectrum + 1)).sum())
+def half(spectrum: NDArray[np.float64], nbeta: float, gamma: float) -> float:
+    """½ Σ nβσ/(nβσ + γ)."""
+    return float(0.5 * (nbeta * spectrum / (nbeta * spectrum + gamma)).sum())

@@ -26,6 +26,7 @@ class TrainedSettings(Settings):
         samples, noise: digits to learn from, and the share of labels drawn at random.
         seeds: networks of each width, each on data of its own.
         steps: of Adam on these.
+        gamma: γ of their λ̂, of the order of d/‖w*‖²: a weaker one lets chains forget the network.
         budget: nominal seconds of λ̂ of each of these.
     """
 
@@ -40,6 +41,7 @@ class TrainedSettings(Settings):
     noise: float = 0.2
     seeds: int = 3
     steps: int = 3000
+    gamma: float = 100.0
     budget: float = 3.0
 
 
@@ -62,6 +64,7 @@ class Width(Job):
     samples: int
     noise: float
     steps: int
+    gamma: float
     budget: float
     seed: int
     part: Literal["descent"] = "descent"
@@ -88,7 +91,8 @@ class TrainedNetworks(Study):
         for width in s.widths:
             for seed in range(s.seeds):
                 yield Width(
-                    width=width, samples=s.samples, noise=s.noise, steps=s.steps, budget=s.budget, seed=seed
+                    width=width, samples=s.samples, noise=s.noise, steps=s.steps, gamma=s.gamma, budget=s.budget,
+                    seed=seed,
                 )  # fmt: skip
         for architecture in s.architectures:
             for seed in range(s.census_seeds):
@@ -100,7 +104,7 @@ class TrainedNetworks(Study):
     def run(self, job: Census | Width, scratch: Scratch) -> Result:
         if isinstance(job, Census):
             return Result([census(job.architecture, job.steps, job.samples, job.nbeta, job.budget, job.seed)])
-        return Result([descent(job.width, job.samples, job.noise, job.steps, job.budget, job.seed)])
+        return Result([descent(job.width, job.samples, job.noise, job.steps, job.gamma, job.budget, job.seed)])
 
     def report(self, results: Results, folder: Path) -> Sequence[Path]:
         """`census.csv`, `descent.csv`, a figure and `README.md`."""
