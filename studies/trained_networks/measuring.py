@@ -42,7 +42,8 @@ def census(widths: Sequence[int], steps: int, samples: int, nbeta: float, budget
         "parameters": land.dimension, "accuracy": float((target.argmax(1) == labels).double().mean()),
         "proved": flat.count, "idle": flat.kinds.get("idle", 0), "rescaling": flat.kinds.get("rescaling", 0),
         "null": land.dimension - int((spectrum > NULL * spectrum.max()).sum()),
-        "half_soft_rank": half(spectrum, nbeta, 1.0), "llc": estimate.value, "llc_stderr": estimate.stderr, "verdict": estimate.verdict,
+        "half_soft_rank": half(spectrum, nbeta, 1.0), "llc": estimate.value, "llc_stderr": estimate.stderr,
+        "verdict": estimate.verdict,
     }  # fmt: skip
 
 

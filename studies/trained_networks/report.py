@@ -101,7 +101,8 @@ def page(made: Mapping[str, pd.DataFrame], origin: Mapping[str, Any]) -> str:
         "which are drawn at random, by least squares. They can fit all from about as many weights on as there are "
         f"outputs to fit, {settings['samples'] * CLASSES:,}. λ̂ is taken where training ended, at "
         f"nβ = n/log n and γ = {settings['gamma']:g}; the last column counts networks whose λ̂ passed all "
-        "checks. ½ soft rank is that of the Fisher matrix at the same resolution, which knows nothing of how the loss curves further out.", "",
+        "checks. ½ soft rank is that of the Fisher matrix at the same resolution, which knows nothing of how the loss "
+        "curves further out.", "",
         "| width | weights | training loss | loss on new digits | errors | λ̂ | ½ soft rank | λ̂ ok |",
         "|---|---|---|---|---|---|---|---|",
         *(
