@@ -124,10 +124,11 @@ def answer(table: pd.DataFrame, made: pd.DataFrame) -> str:
     for name, part in made[made["criterion"] != LARGEST].groupby("truth", sort=False):
         mean = part.groupby("criterion", sort=False)["regret"].mean()
         best = [NAMES[each] for each in mean.index[mean <= mean.min() + 1e-9]]
-        least.append(f"{name} {_listed(best)} ({mean.min():.2f}; largest: {NAMES[mean.idxmax()]}, {mean.max():.2f})")
+        largest = f"largest: {NAMES[mean.idxmax()]}, {mean.max():.2f}"
+        least.append(f"{_listed(best)} for {name} ({mean.min():.2f}; {largest})")
     return (
-        f"Of {made['truth'].nunique()} truths, {'; '.join(ends)}. The least regret, averaged over n, has for "
-        f"{'; for '.join(least)}."
+        f"Of {made['truth'].nunique()} truths, {'; '.join(ends)}. The least regret, averaged over n: "
+        f"{'; '.join(least)}."
     )
 
 

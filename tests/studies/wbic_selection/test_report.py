@@ -37,7 +37,7 @@ def test_regret_and_shares():
 def test_the_answer_follows_the_numbers():
     text = answer(stored(), choices(stored()))
     assert "at n = 50 WAIC chooses better than WBIC in 0 and WBIC better in 0" in text  # 0.5 ± 0.29
-    assert "for singular-tanh free energy, WAIC, LOO, TIC, AIC and BIC (0.00; largest: WBIC, 0.50)" in text
+    assert "free energy, WAIC, LOO, TIC, AIC and BIC for singular-tanh (0.00; largest: WBIC, 0.50)" in text
     worse = stored()
     worse["wbic"] = (
         -worse["size"].astype(float).where(worse["seed"] > 0, 4.0 - abs(worse["size"] - 3))
