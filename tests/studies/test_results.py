@@ -29,6 +29,7 @@ ADDRESSES = {
     "llc/smoke": "0ba767e17b91",
     "temperature-regression": "332fdabe148b",
     "volume-scaling": "36f40f76b326",
+    "wbic-selection": "9aca137d53a9",
 }
 
 REPORTS = {str(path.parent.relative_to(ROOT / "results")): path for path in (ROOT / "results").rglob("provenance.json")}
