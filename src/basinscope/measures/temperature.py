@@ -88,7 +88,7 @@ def temperature_regression(
         sampler: as for `llc`, or `nuts` (nutpie; chains start at w*).
         chains, draws: of every run; chosen unless given. For `nuts`, warm-up takes as many draws again.
         rtol: wanted relative standard error of every mean excess loss.
-        budget: most work in nominal seconds, for all runs together; NUTS knows no budget.
+        budget: most work in seconds, for all runs together; NUTS knows no budget.
         seed: of all random numbers.
         progress: show a bar.
 

@@ -27,7 +27,7 @@ from ..samples import read
 from .measure import assembled
 from .report import Point, Report
 
-_MANY, _ONE = 10.0, 60.0  # nominal seconds of sampling a checkpoint
+_MANY, _ONE = 10.0, 60.0  # seconds of sampling a checkpoint
 _PERSIST = "points"
 _SAVED_PRETRAINED = ("model.safetensors", "pytorch_model.bin")
 
