@@ -51,7 +51,17 @@ def spectrum(values: Sequence[float] | Tensor) -> Callable[[float, float], float
     return lambda nbeta, gamma: float((nbeta * sigma / (nbeta * sigma + gamma)).sum()) / 2
 
 
-def known(name: str, energy: Energy, at: Sequence[float], *, exact: Any = None, n: int = 400, dtype: Any = torch.float64, slow: bool = False, **options: Any) -> Case:
+def known(
+    name: str,
+    energy: Energy,
+    at: Sequence[float],
+    *,
+    exact: Any = None,
+    n: int = 400,
+    dtype: Any = torch.float64,
+    slow: bool = False,
+    **options: Any,
+) -> Case:
     """λ̂ beside its exact value: by formula, or by quadrature."""
 
     def attempt(_: Path) -> Any:
@@ -62,7 +72,9 @@ def known(name: str, energy: Energy, at: Sequence[float], *, exact: Any = None, 
     return honest(name, attempt, slow=slow)
 
 
-def regression(name: str, design: Tensor, *, dtype: torch.dtype = torch.float64, slow: bool = False, **options: Any) -> Case:
+def regression(
+    name: str, design: Tensor, *, dtype: torch.dtype = torch.float64, slow: bool = False, **options: Any
+) -> Case:
     """Linear regression at its least squares; λ̂ follows from the eigenvalues of XᵀX/n."""
 
     def attempt(_: Path) -> Any:
@@ -96,7 +108,9 @@ def separable(norm: float) -> Callable[[Path], Any]:
         measured = bs.llc(bs.Landscape(net, "bernoulli", (x, y.double()[:, None])), **HMC)
 
         def energy(w: Tensor) -> Tensor:
-            return sum(nn.functional.softplus(-s * (w[0] * a + w[1] * b)) for s, (a, b) in zip(signs, x, strict=True)) / 60
+            return (
+                sum(nn.functional.softplus(-s * (w[0] * a + w[1] * b)) for s, (a, b) in zip(signs, x, strict=True)) / 60
+            )
 
         where = measured.diagnostics["nbeta"], measured.diagnostics["gamma"]
         return measured, quadrature(energy, [norm, 0.0], *where)
@@ -117,7 +131,9 @@ def dead(gamma: float) -> Callable[[Path], Any]:
 
     def attempt(_: Path) -> Any:
         x = torch.linspace(0.5, 1.5, 200, dtype=torch.float64)[:, None]
-        measured = bs.llc(bs.Landscape(Unit(), "mse", (x, torch.zeros_like(x))), **{**HMC, "gamma": gamma, "draws": 400})
+        measured = bs.llc(
+            bs.Landscape(Unit(), "mse", (x, torch.zeros_like(x))), **{**HMC, "gamma": gamma, "draws": 400}
+        )
         second = float(x.square().mean())
         return measured, quadrature(
             lambda w: 0.5 * (torch.relu(w[0]) * w[1]) ** 2 * second, [-1.0, 1.0], measured.diagnostics["nbeta"], gamma
@@ -140,7 +156,7 @@ def unbounded(sampler: str, **options: Any) -> Callable[[Path], Any]:
     """−‖w‖⁴: without a posterior, whatever the localiser; no number may be ok, and none is right."""
 
     def attempt(_: Path) -> Any:
-        land = basin(lambda w: -(w**2).sum(0) ** 2, [0.1, 0.0])
+        land = basin(lambda w: -((w**2).sum(0) ** 2), [0.1, 0.0])
         measured = bs.llc(land, sampler=sampler, gamma=1.0, budget=2, progress=False, **options)
         assert measured.verdict == "failed", f"{measured.verdict} with {measured.value:.3g}"
         return measured, float("nan")
