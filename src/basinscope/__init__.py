@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from .measures.loo import loo as loo
     from .measures.operator_norm import operator_norm as operator_norm
     from .measures.posterior import Posterior as Posterior
+    from .measures.posterior import plan as plan
     from .measures.posterior import posterior as posterior
     from .measures.selftest import selftest as selftest
     from .measures.soft_rank import soft_rank as soft_rank
@@ -92,6 +93,7 @@ _HOMES = {
     "operator_norm": "measures.operator_norm",
     "parameter_error": "measures.distances",
     "penalty": "curvature.penalty",
+    "plan": "measures.posterior",
     "posterior": "measures.posterior",
     "selftest": "measures.selftest",
     "soft_rank": "measures.soft_rank",

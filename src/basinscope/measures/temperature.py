@@ -290,7 +290,9 @@ def _worst_balance(points: Sequence[TemperedMean]) -> Check:
     """The virial ratio of the run that is furthest from equilibrium."""
 
     def check(point: TemperedMean) -> Check:
-        return check_virial(Balance(point.virial, point.virial_stderr), where=f", at β = {point.beta:.2g}")
+        return check_virial(
+            Balance(point.virial, point.virial_stderr), where=f", at β = {point.beta:.2g}", above="raise budget"
+        )
 
     return check(max(points, key=lambda point: (not check(point).passed, abs(point.virial - 1))))
 
