@@ -118,6 +118,16 @@ def test_a_criterion_is_replayed_by_its_schedule(monkeypatch, seed):
     assert again.diagnostics["draws"] == first.diagnostics["draws"]
 
 
+def test_whoever_stops_a_run_does_not_wait_for_many_draws():
+    whole = bs.posterior(LAND, gamma=1.0, chains=4, draws=64, **QUICK)
+    stopped = [dataclasses.replace(run, interrupted=True) for run in whole.outcome.runs]
+    post = bs.Posterior(whole.sampler, dataclasses.replace(whole.outcome, runs=stopped), draws=64)
+    assert (whole.count, post.count) == (64, 16)
+    partial = bs.waic(post, progress=False)
+    assert partial.verdict == "doubtful"
+    assert any(warning.startswith("partial: sampling was interrupted") for warning in partial.warnings)
+
+
 def test_a_posterior_says_what_it_is():
     post = bs.posterior(LAND, gamma=1.0, chains=4, draws=16, **QUICK)
     said = "Posterior at nβ = 14.65, γ = 1 of 3 parameters on 60 samples: 4 chains of hmc, split-R̂ "

@@ -69,7 +69,12 @@ class Posterior:
 
     @property
     def count(self) -> int:
-        """Draws per chain: as many as asked for, else enough of them, but no more work than the run took."""
+        """Draws per chain: as many as asked for, else enough of them, but no more work than the run took.
+
+        Few, where somebody stopped the run and waits for an answer.
+        """
+        if self.outcome.interrupted:
+            return min(self._draws or _FEWEST, _FEWEST)
         if self._draws is not None:
             return self._draws
         steps = 1 if self.outcome.batch_size is None else 2 * self.thin  # a draw's own, and its pass over all data

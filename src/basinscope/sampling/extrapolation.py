@@ -13,6 +13,7 @@ from .equilibrium import Mean, Virials, freedom_of
 from .runs import Correction, Run
 
 LIFT_SPREAD = 0.3  # by which the bias of noise may differ from the foreseen one, as one standard deviation of a share
+CONTROLLED_LIFT = (0.5, 0.5)  # share of it that control variates leave, and its standard deviation
 DISCRETIZATION = 0.02  # of the value: standard deviation of the largest step's other bias
 SOFT_LIFT = (0.5, 0.5)  # share of the virial's lift that is in the known directions, and its standard deviation
 UNSEEN_BEND = 0.2  # part of the extrapolated distance that counts as error
@@ -89,12 +90,12 @@ def extrapolated(runs: Sequence[Run]) -> Extrapolation:
     """Mean excess loss at step size zero, and its standard error.
 
     Gradient noise of whitened trace N lifts nβ·excess by about εN/8 at a step ε, and N was measured: the runs' means
-    lie on a line in this lift whose slope is 1 within `LIFT_SPREAD` before any mean is looked at, or 0 where the
-    virials serve as control variates: they are lifted alike, and take the lift out of the mean with its fluctuations.
-    What discretization adds is none in a quadratic, and small beside the value elsewhere. The error holds the Monte
-    Carlo error, that of the slopes, more where the means lie off every such line, and a fifth of the way from the
-    smallest step to zero, for bends that two step sizes cannot show. Step-size bias lifts the virials too: what they
-    lack at step size zero, no chain has seen.
+    lie on a line in this lift whose slope is 1 within `LIFT_SPREAD` before any mean is looked at. Where virials serve
+    as control variates it is between 0 and 1: they are lifted alike, and take the lift out of the mean with its
+    fluctuations, all of it on a quadratic. What discretization adds is none in a quadratic, and small beside the value
+    elsewhere. The error holds the Monte Carlo error, that of the slopes, more where the means lie off every such line,
+    and a fifth of the way from the smallest step to zero, for bends that two step sizes cannot show. Step-size bias
+    lifts the virials too: what they lack at step size zero, no chain has seen.
     """
     nbeta = runs[0].target.nbeta
     sizes = np.array([run.step_size for run in runs])
@@ -105,8 +106,8 @@ def extrapolated(runs: Sequence[Run]) -> Extrapolation:
     values, errors, freedoms = (np.array(column) for column in zip(*means, strict=True))
     errors = np.maximum(errors, 1e-6 * np.abs(values).max() + 1e-300)  # of one size, for the fit's sake
     other = DISCRETIZATION * max(float(np.abs(values).max()), 1e-300) * sizes / sizes.max()
-    slopes = np.array([0.0 if correction.control else 1.0, 0.0])
-    fit = line(values, errors, np.stack([lifts / nbeta, other], 1), slopes, np.array([LIFT_SPREAD, 1.0]))
+    slope, spread = CONTROLLED_LIFT if correction.control else (1.0, LIFT_SPREAD)
+    fit = line(values, errors, np.stack([lifts / nbeta, other], 1), np.array([slope, 0.0]), np.array([spread, 1.0]))
     beyond = max(1.0, fit.misfit / MAX_MISFIT_STDERRS**2)
     parts = fit.weights**2 * errors**2
     mean = Mean(fit.value, math.sqrt(parts.sum()), freedom_of(parts.tolist(), freedoms.tolist()))

@@ -29,6 +29,7 @@ RELAXATIONS = 8  # of the slowest known mode, before chains count as having foun
 MIN_VIRIAL = 0.98  # of its exact mean, that chains have which found it
 MAX_SPEED_UP = 2.0  # how much faster another pace must be to change to it
 BURN_IN = 0.5  # of the steps
+RESTART_SHARE = 0.4  # of the time for measuring, that must be left to start again where chains were lost
 _BLOCK = 64  # steps between two looks at the chains, at most
 _MIN_BLOCK = 4
 _MIN_DRAWS = 16  # whatever the budget
@@ -135,7 +136,7 @@ class _Langevin:
 
     def measure(self) -> None:
         """Half of the chains take half the step, until the goal is reached or no time is left."""
-        left = self._goal.clock.left()
+        left = total = self._goal.clock.left()
         self._searched = self.runs() if self.trace.draws >= _BLOCK else []
         self._set_out(self._engine.living(), self._measuring_pace(left), FRACTIONS)
         wanted = self._first_round()
@@ -143,7 +144,8 @@ class _Langevin:
             self._advance(min(_BLOCK, max(1, wanted - self.trace.draws)))
             left = self._goal.clock.left()
             self._tell(left, f"{self.trace.draws} steps")
-            if not bool(self._engine.alive.all()) and left > 0 and self.pace.size > MIN_STEP:
+            lost = not bool(self._engine.alive.all())
+            if lost and left > RESTART_SHARE * total and self.pace.size > MIN_STEP:
                 self._shorten()
                 self._set_out(self._engine.living(), self._fastest(left), FRACTIONS)
                 wanted = self._first_round()

@@ -8,8 +8,8 @@ import pytest
 from scipy.special import logsumexp
 
 from chance import assert_within
-from studies.learning_curves import rules
-from studies.learning_curves.cases import _upper
+from studies.common.integration import rules
+from studies.common.integration.cases import _upper
 from studies.wbic_selection import mixtures
 from studies.wbic_selection.lattices import SHIFTS
 from studies.wbic_selection.quadrature import integrated, lattice
