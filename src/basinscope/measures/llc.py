@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 import torch
 
-from ..estimates import Estimate
 from ..landscape import Landscape, check_landscape
 from ..progress import tracked
 from ..sampling.calibration import resolution
 from ..sampling.local import Outcome, Sampler, Settings
+from ..sampling.quadratic import Quadratic
+from .basin import CALIBRATED, LearningCoefficient, at_minimum, note, split
 from .llc_checks import llc_checks
 
 _TRACE_BLOCKS = 256
@@ -34,7 +35,7 @@ def llc(
     budget: float = 60.0,
     seed: int = 0,
     progress: bool = True,
-) -> Estimate:
+) -> LearningCoefficient:
     """Local learning coefficient λ̂ = nβ (E[L_n(w)] − L_n(w*)) (Lau et al. 2023, https://arxiv.org/abs/2308.12108).
 
     The mean is over the local posterior ∝ exp(−nβ L_n(w) − (γ/2)‖w − w*‖²). On a quadratic basin λ̂ is half the soft
@@ -79,12 +80,19 @@ def llc(
     return judged(measured, outcome)
 
 
-def judged(measured: Sampler, outcome: Outcome) -> Estimate:
+def judged(measured: Sampler, outcome: Outcome) -> LearningCoefficient:
     """The estimate with its verdict, from a finished run."""
     value = outcome.at.nbeta * outcome.excess
     stderr = math.hypot(outcome.at.nbeta * outcome.stderr, _ROUNDING[measured.land.dtype] * abs(value))
     diagnostics = _diagnostics(measured, outcome)
-    return Estimate("llc", value, stderr, llc_checks(value, stderr, diagnostics), diagnostics, outcome.freedom)
+    if math.isfinite(value):
+        curvature = measured.quadratic if outcome.sampler in CALIBRATED else None
+        diagnostics |= _curvature(curvature, outcome)
+        diagnostics |= split(measured, outcome, stderr)
+        diagnostics["at_minimum"] = at_minimum(value, diagnostics)
+        diagnostics["note"] = note(outcome, curvature, diagnostics) if diagnostics["at_minimum"] == "no" else ""
+    checks = llc_checks(value, stderr, diagnostics)
+    return LearningCoefficient("llc", value, stderr, checks, diagnostics, outcome.freedom)
 
 
 def _diagnostics(measured: Sampler, outcome: Outcome) -> dict[str, Any]:
@@ -109,7 +117,6 @@ def _diagnostics(measured: Sampler, outcome: Outcome) -> dict[str, Any]:
         "interrupted": outcome.interrupted,
         "exhausted": outcome.exhausted,
         "batched": measured.losses.batched,
-        **_curvature(measured, outcome),
         **run.settings,
     }
     if run.alive.sum() < 2:
@@ -136,18 +143,14 @@ def _diagnostics(measured: Sampler, outcome: Outcome) -> dict[str, Any]:
     return diagnostics
 
 
-def _curvature(measured: Sampler, outcome: Outcome) -> dict[str, Any]:
-    """What curvature at w* says; not measured for a plain kernel, whose cost it would outweigh."""
-    if outcome.sampler not in ("hmc", "minibatch"):
-        names = ("gradient_term", "largest_eigenvalue", "smallest_eigenvalue", "half_soft_rank")
-        return dict.fromkeys(names)
-    known = measured.geometry
-    descent = known.descent(outcome.at)
+def _curvature(curvature: Quadratic | None, outcome: Outcome) -> dict[str, Any]:
+    """What curvature at w* says."""
+    if curvature is None:
+        return dict.fromkeys(("largest_eigenvalue", "smallest_eigenvalue", "half_soft_rank"))
     return {
-        "gradient_term": descent.gradient_term,
-        "largest_eigenvalue": float(known.values[0]),
-        "smallest_eigenvalue": descent.least_curvature,
-        "half_soft_rank": known.half_soft_rank(outcome.at) if known.complete else None,
+        "largest_eigenvalue": float(curvature.values[0]),
+        "smallest_eigenvalue": curvature.least,
+        "half_soft_rank": curvature.basin(outcome.at) if curvature.complete else None,
     }
 
 

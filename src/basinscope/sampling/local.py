@@ -19,10 +19,12 @@ from . import adjusted, plain, unadjusted
 from .calibration import Geometry, Resolution, affordable_products, geometry, gradient_at
 from .chains import ChainLosses
 from .cost import Cost, cost
+from .descent import Bottom, bottom
 from .diagnostics import Summary
 from .equilibrium import Mean
 from .extrapolation import extrapolated
 from .pace import Pace
+from .quadratic import Quadratic
 from .runs import Run
 from .target import Target
 from .warming import pilot
@@ -35,6 +37,8 @@ _BATCH = 512  # samples of a batch to begin with
 _GROUPS = len(unadjusted.FRACTIONS)
 SEEDS = 16  # between the seeds of two runs of one sampler
 _FEWEST = 512  # minibatch steps whatever they cost
+_DESCENT_SHARE, _FEWEST_GRADIENTS, _MOST_GRADIENTS = 0.1, 24, 400  # of the budget, for the descent to ŵ
+_DESCENT_TOLERANCE = 0.1  # error of nβL(ŵ), of the tolerance of λ̂
 LOST = Mean(math.nan, math.inf)  # of fewer than two living chains
 
 
@@ -126,11 +130,38 @@ class Sampler:
         self.settings = settings
         self.losses = ChainLosses(land)
         self._typical: Geometry | None = None  # curvature where the chains are, known after the first run
+        self._bottoms: dict[Resolution, Bottom] = {}  # from w*, at the resolutions that were asked for
 
     @cached_property
     def geometry(self) -> Geometry:
         """Curvature at w*."""
         return self._geometry(torch.zeros_like(self.losses.origin)[None])
+
+    @cached_property
+    def quadratic(self) -> Quadratic:
+        """What gradient and curvature at w* say of the basin."""
+        return Quadratic.of(self.geometry)
+
+    def bottom(self, at: Resolution) -> Bottom:
+        """ŵ, the minimum of nβL + (γ/2)‖w − w*‖² that a descent from w* leads to.
+
+        The gradient at a saddle may vanish: there it starts beside w*, where the known curvature is most downward.
+        """
+        if at not in self._bottoms:
+            target = Target(self.losses, at.nbeta, at.gamma, self.geometry.whitening(at))
+            starts = torch.zeros_like(self.losses.origin)[None]
+            if self.quadratic.downward(at) > 1 and self.geometry.complete:
+                way = self.geometry.vectors[:, -1] / math.sqrt(-at.nbeta * self.quadratic.least)
+                starts = torch.stack([starts[0], way, -way])
+            tolerance = _DESCENT_TOLERANCE * self.settings.rtol * max(self.quadratic.basin(at), 1e-3)
+            self._bottoms[at] = self.descent(target, target.whitening.inverse()(starts), tolerance)
+        return self._bottoms[at]
+
+    def descent(self, target: Target, starts: Tensor, tolerance: float, known: Bottom | None = None) -> Bottom:
+        """A descent on all data for at most a tenth of the budget, or a few gradients."""
+        affordable = _DESCENT_SHARE * self.settings.budget / self._cost.of(self.land.n, 1)
+        evaluations = int(min(_MOST_GRADIENTS, max(_FEWEST_GRADIENTS, affordable)))
+        return bottom(target, starts, tolerance=tolerance, evaluations=evaluations, known=known)
 
     @cached_property
     def _cost(self) -> Cost:
@@ -206,7 +237,9 @@ class Sampler:
         target = self._target(at, self.geometry)
         evaluations = int(settings.budget / self._cost.of(self.land.n, chains))
         if start is None:
-            there, size, evaluations = adjusted.pilot(target, self._at_origin(chains), seed, _PILOT, evaluations)
+            there, size, evaluations = adjusted.pilot(
+                target, self._at_bottom(target, at, chains), seed, _PILOT, evaluations
+            )
             target, position = self._whitened(target.whitening(there), at)
         else:
             target, position = self._whitened(start.displacement, at)
@@ -229,10 +262,11 @@ class Sampler:
         return Outcome(at, "hmc", [run], *run.excess(), slope=0.0)
 
     def _target(self, at: Resolution, curvature: Geometry) -> Target:
-        return Target(self.losses, at.nbeta, at.gamma, curvature.whitening(at))
+        return Target(self.losses, at.nbeta, at.gamma, curvature.whitening(at), max(0.0, self.bottom(at).drop))
 
-    def _at_origin(self, chains: int) -> Tensor:
-        return torch.zeros(chains, self.losses.dimension, dtype=self.land.dtype, device=self.land.device)
+    def _at_bottom(self, target: Target, at: Resolution, chains: int) -> Tensor:
+        """All chains at ŵ, whitened."""
+        return target.whitening.inverse()(self.bottom(at).displacement[None]).expand(chains, -1).contiguous()
 
     def _whitened(self, delta: Tensor, at: Resolution) -> tuple[Target, Tensor]:
         """The target whitened by the curvature where the chains are, and their displacements δ in its coordinates."""
@@ -279,7 +313,7 @@ class Sampler:
     def _scouted(self, at: Resolution, chains: int, batch: int, steps: int, seed: int) -> tuple[Target, Tensor, float]:
         """A whitened target with chains that a pilot on minibatches has moved, and their mean excess loss."""
         target = self._target(at, self.geometry)
-        there, guess = pilot(target, self._at_origin(chains), batch_size=batch, seed=seed, steps=steps)
+        there, guess = pilot(target, self._at_bottom(target, at, chains), batch_size=batch, seed=seed, steps=steps)
         return *self._whitened(target.whitening(there), at), guess
 
     def _plain(self, sampler: str, at: Resolution, report: Report, seed: int) -> Outcome:

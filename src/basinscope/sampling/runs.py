@@ -81,7 +81,11 @@ class Run:
     def excess(self) -> Mean:
         """Mean excess loss E[L − L(w*)], by all that the virials tell."""
         mean = self.corrected(self.correction())
-        return mean.widened(self.virials().charge(mean.value, self.target.nbeta))
+        return mean.widened(self.virials().charge(self.above_bottom(mean.value), self.target.nbeta))
+
+    def above_bottom(self, excess: float) -> float:
+        """A mean excess loss over L(w*) as one over L(ŵ)."""
+        return excess + self.target.drop / self.target.nbeta
 
     def correction(self) -> Correction:
         """What the virials of this run itself tell to take out."""
@@ -139,7 +143,9 @@ class Run:
         if correction is None:
             return excess
         surplus, missing = self._surplus(), 1 - correction.chance
-        worth = np.array([max(0.0, excess.mean()) / self.target.losses.dimension, 0.5 / self.target.nbeta])
+        worth = np.array(
+            [max(0.0, self.above_bottom(excess.mean())) / self.target.losses.dimension, 0.5 / self.target.nbeta]
+        )
         corrected = excess - 0.5 * surplus @ (missing * worth)
         if correction.control:
             parts = np.stack([surplus[..., 0] - surplus[..., 1], surplus[..., 1]], -1)  # unknown and known directions

@@ -71,12 +71,15 @@ class Target:
         nbeta: inverse temperature nβ.
         gamma: precision γ of the localiser.
         whitening: the map S.
+        drop: nβ(L(w*) − L(ŵ)) in nats, ŵ the minimum of U near w*, as far as it is known: tolerances are relative to
+            the mean of nβ(L(w) − L(ŵ)), which is positive wherever w* is.
     """
 
     losses: ChainLosses
     nbeta: float
     gamma: float
     whitening: Whitening
+    drop: float = 0.0
 
     def full(self, position: Tensor) -> Evaluation:
         """U's pieces on all data."""
