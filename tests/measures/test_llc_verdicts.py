@@ -28,7 +28,7 @@ def exact_draws():
     columns = {
         "excess": here.excess,
         "virial": (position * here.gradient).sum(1),
-        "soft_virial": TARGET.soft_virial(position, here.gradient),
+        "soft_virial": TARGET.controls(position, here.gradient)[1],
         "distance": here.distance,
         "excess_distance": here.excess * here.distance,
         "acceptance": torch.full((DRAWS * CHAINS,), 0.8),

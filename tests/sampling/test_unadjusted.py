@@ -35,7 +35,7 @@ def fit(values, errors=(0.1, 0.1, 0.1), noises=(0.0, 0.0, 0.0), virials=(100.0, 
 
         return SimpleNamespace(
             step_size=size, corrected=corrected, profits=lambda: False, virials=lambda: told, noise=noise,
-            target=SimpleNamespace(nbeta=1.0),
+            target=SimpleNamespace(nbeta=1.0, drop=0.0),
         )  # fmt: skip
 
     return extrapolated([run(*each) for each in found])

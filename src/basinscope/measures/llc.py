@@ -18,6 +18,7 @@ from .llc_checks import llc_checks
 
 _TRACE_BLOCKS = 256
 _ROUNDING = {torch.float32: 1e-4, torch.float64: 1e-9}  # relative error of mean losses that no sampling removes
+_ROUNDING_OF_DROP = 1e-6
 
 
 def llc(
@@ -83,7 +84,9 @@ def llc(
 def judged(measured: Sampler, outcome: Outcome) -> LearningCoefficient:
     """The estimate with its verdict, from a finished run."""
     value = outcome.at.nbeta * outcome.excess
-    stderr = math.hypot(outcome.at.nbeta * outcome.stderr, _ROUNDING[measured.land.dtype] * abs(value))
+    drop = outcome.main.target.drop
+    rounding = _ROUNDING[measured.land.dtype] * abs(value + drop), _ROUNDING_OF_DROP * drop
+    stderr = math.hypot(outcome.at.nbeta * outcome.stderr, *rounding)
     diagnostics = _diagnostics(measured, outcome)
     if math.isfinite(value):
         curvature = measured.quadratic if outcome.sampler in CALIBRATED else None

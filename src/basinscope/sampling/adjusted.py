@@ -143,7 +143,7 @@ def sample(
         return made(size, leaps(target, size, most))
 
     size = step_size or first_size or first_step(target)
-    engine = Engine(kernel(size), full, position, generator, ceiling(target), target.soft_virial)
+    engine = Engine(kernel(size), full, position, generator, ceiling(target), target.controls)
     trace = Trace(len(position))
     interrupted = False
 

@@ -262,7 +262,9 @@ class Sampler:
         return Outcome(at, "hmc", [run], *run.excess(), slope=0.0)
 
     def _target(self, at: Resolution, curvature: Geometry) -> Target:
-        return Target(self.losses, at.nbeta, at.gamma, curvature.whitening(at), max(0.0, self.bottom(at).drop))
+        found = self.bottom(at)
+        centre = found.displacement if found.localiser > 0 else None
+        return Target(self.losses, at.nbeta, at.gamma, curvature.whitening(at), max(0.0, found.drop), centre)
 
     def _at_bottom(self, target: Target, at: Resolution, chains: int) -> Tensor:
         """All chains at ŵ, whitened."""

@@ -95,7 +95,7 @@ def sample(
     now = pacing.best()
     while True:
         evaluate = evaluations(target, now.batch, generator, mean)
-        engine = Engine(now.kernel(fractions), evaluate, there, generator, ceiling(target), target.soft_virial)
+        engine = Engine(now.kernel(fractions), evaluate, there, generator, ceiling(target), target.controls)
         trace, noises = Trace(len(there)), list[Tensor]()
         goal = math.ceil(relaxations * now.relaxation(FRACTIONS[-1], slowest_mode(target)))
         look, better = BLOCK, None
