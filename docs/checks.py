@@ -43,7 +43,7 @@ def of_llc() -> Iterator[Any]:
 
 def of_minimum() -> Iterator[Any]:
     """Every check behind `at_minimum`, not passed."""
-    from basinscope.measures.basin import minimum_checks
+    from basinscope.measures.coefficient import minimum_checks
 
     yield from minimum_checks(
         1.0, {"drop": 9.0, "drop_stderr": 0.0, "smallest_eigenvalue": -99.0, "nbeta": 1.0, "gamma": 9.0}

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from .estimates import Check as Check
     from .estimates import Estimate as Estimate
     from .landscape import Landscape as Landscape
+    from .measures.coefficient import LearningCoefficient as LearningCoefficient
     from .measures.criteria import Criteria as Criteria
     from .measures.criteria import criteria as criteria
     from .measures.distances import information_distance as information_distance
@@ -55,6 +56,7 @@ _HOMES = {
     "Criteria": "measures.criteria",
     "Estimate": "estimates",
     "Landscape": "landscape",
+    "LearningCoefficient": "measures.coefficient",
     "Report": "report.report",
     "LogLikelihood": "measures.evidence",
     "Symmetries": "measures.symmetries",

@@ -7,7 +7,7 @@ import torch
 
 import basinscope as bs
 from basins import quadratic, saddle
-from basinscope.measures.basin import LearningCoefficient
+from basinscope.measures.coefficient import LearningCoefficient
 from basinscope.sampling import calibration
 from chance import SAMPLED, assert_within
 
@@ -127,4 +127,4 @@ def test_columns_of_a_table(seed):
     row = found.columns()
     assert row["llc_basin"] == found.basin.value
     assert row["llc_drop_stderr"] == found.drop.stderr
-    assert (row["llc_at_minimum"], row["nbeta"], row["gamma"]) == ("no", pytest.approx(T), 1.0)
+    assert (row["llc_at_minimum"], row["llc_nbeta"], row["llc_gamma"]) == ("no", pytest.approx(T), 1.0)

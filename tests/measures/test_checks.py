@@ -9,8 +9,8 @@ import pytest
 import basinscope as bs
 from basinscope.curvature import averages, calibration, sandwich
 from basinscope.measures import (
-    basin,
     checks,
+    coefficient,
     evidence,
     gap,
     llc_checks,
@@ -91,9 +91,9 @@ MINIMUM = {"drop": 0.9, "drop_stderr": 0.01, "basin": 10.9, "smallest_eigenvalue
 )
 def test_a_limit_moves_whether_it_is_a_minimum_and_the_page(name, other, answer, page, monkeypatch):
     table = page.tables()["minimum"]
-    assert basin.at_minimum(10.0, MINIMUM) == "yes"
-    monkeypatch.setattr(basin, name, other)
-    assert basin.at_minimum(10.0, MINIMUM) == answer
+    assert coefficient.at_minimum(10.0, MINIMUM) == "yes"
+    monkeypatch.setattr(coefficient, name, other)
+    assert coefficient.at_minimum(10.0, MINIMUM) == answer
     if answer == "no":
         assert page.tables()["minimum"] != table
 

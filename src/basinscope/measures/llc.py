@@ -13,7 +13,8 @@ from ..progress import tracked
 from ..sampling.calibration import resolution
 from ..sampling.local import Outcome, Sampler, Settings
 from ..sampling.quadratic import Quadratic
-from .basin import CALIBRATED, LearningCoefficient, at_minimum, note, split
+from .basin import CALIBRATED, note, split
+from .coefficient import LearningCoefficient, at_minimum
 from .llc_checks import llc_checks
 
 _TRACE_BLOCKS = 256

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 from ..errors import InputError
 from ..estimates import Estimate
@@ -65,10 +64,11 @@ def from_llc(land: Landscape, coefficient: Estimate) -> Estimate:
             f"WBIC is defined at nβ = n/log n = {watanabe_nbeta(land.n):.4g}, got λ̂ at {found['nbeta']:.4g}"
         )
     scale = math.log(land.n)  # 1/β
-    return replace(
-        coefficient,
-        name="wbic",
-        value=land.n * found["loss"] + scale * coefficient.value,
-        stderr=scale * coefficient.stderr,
-        diagnostics={**found, "llc": coefficient.value, "llc_stderr": coefficient.stderr},
+    return Estimate(
+        "wbic",
+        land.n * found["loss"] + scale * coefficient.value,
+        scale * coefficient.stderr,
+        coefficient.checks,
+        {**found, "llc": coefficient.value, "llc_stderr": coefficient.stderr},
+        coefficient.freedom,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -11,6 +12,7 @@ from rich.markup import escape
 from rich.panel import Panel
 from rich.table import Table
 
+from ..estimates import Estimate
 from ..measures.measured import Measurement
 from .report import Report
 from .story import Story, story
@@ -23,7 +25,7 @@ def lines(report: Report) -> Iterator[str]:
     """The verdict and the numbers, a line each."""
     summary = story(report)
     yield f"{report.title}: {summary.verdict} — {summary.sentence}"
-    for name, estimate in report.final.by_name.items():
+    for name, estimate in _shown(report.final).items():
         yield f"  {title_of(name)} = {with_error(estimate.value, estimate.stderr)} ({estimate.verdict})"
     for reason, remedy in (*summary.warnings, *summary.asides):
         yield f"  ! {reason}" + (f" → {remedy}" if remedy else "")
@@ -43,11 +45,18 @@ def rich_summary(report: Report) -> Group:
     return Group(panel, _table(report.final), *(_checkpoints(report) if len(report.points) > 1 else []))
 
 
+def _shown(measured: Measurement) -> dict[str, Estimate]:
+    """All estimates, λ̂ with the two parts that it is made of."""
+    parts = {"llc": measured.llc, "llc_basin": measured.llc.basin, "llc_drop": measured.llc.drop}
+    known = parts if math.isfinite(measured.llc.basin.value) else {}
+    return {**known, **measured.by_name}
+
+
 def _table(measured: Measurement) -> Table:
     table = Table(box=None, header_style="dim", pad_edge=False, padding=(0, 2))
     for title, right in (("", False), ("value", True), ("90 % interval", True), ("verdict", False)):
         table.add_column(title, justify="right" if right else "left", no_wrap=right)
-    for name, estimate in measured.by_name.items():
+    for name, estimate in _shown(measured).items():
         table.add_row(
             title_of(name),
             f"[bold]{with_error(estimate.value, estimate.stderr)}[/]",
