@@ -29,10 +29,14 @@ if TYPE_CHECKING:
     from .measures.free_energy import free_energy as free_energy
     from .measures.gap import gap as gap
     from .measures.llc import llc as llc
+    from .measures.llc_along import LlcAlong as LlcAlong
+    from .measures.llc_along import llc_along as llc_along
     from .measures.log_det import log_det as log_det
     from .measures.log_likelihood import log_likelihood as log_likelihood
     from .measures.loo import loo as loo
     from .measures.operator_norm import operator_norm as operator_norm
+    from .measures.resolution_curve import ResolutionCurve as ResolutionCurve
+    from .measures.resolution_curve import resolution_curve as resolution_curve
     from .measures.selftest import selftest as selftest
     from .measures.soft_rank import soft_rank as soft_rank
     from .measures.spectrum import spectrum as spectrum
@@ -57,7 +61,9 @@ _HOMES = {
     "Estimate": "estimates",
     "Landscape": "landscape",
     "LearningCoefficient": "measures.coefficient",
+    "LlcAlong": "measures.llc_along",
     "Report": "report.report",
+    "ResolutionCurve": "measures.resolution_curve",
     "LogLikelihood": "measures.evidence",
     "Symmetries": "measures.symmetries",
     "criteria": "measures.criteria",
@@ -67,6 +73,7 @@ _HOMES = {
     "hessian_trace": "measures.trace",
     "information_distance": "measures.distances",
     "llc": "measures.llc",
+    "llc_along": "measures.llc_along",
     "log_det": "measures.log_det",
     "log_likelihood": "measures.log_likelihood",
     "loo": "measures.loo",
@@ -75,6 +82,7 @@ _HOMES = {
     "operator_norm": "measures.operator_norm",
     "parameter_error": "measures.distances",
     "penalty": "curvature.penalty",
+    "resolution_curve": "measures.resolution_curve",
     "selftest": "measures.selftest",
     "soft_rank": "measures.soft_rank",
     "spectrum": "measures.spectrum",

@@ -108,7 +108,7 @@ def at_minimum(value: float, seen: Mapping[str, Any]) -> AtMinimum:
     """Whether w* is a minimum at this resolution, as far as drop and curvature tell.
 
     Examples:
-        >>> seen = {"drop": 0.2, "drop_stderr": 0.01, "smallest_eigenvalue": 0.0, "nbeta": 9.0, "gamma": 1.0}
+        >>> seen = {"basin": 10.2, "drop": 0.2, "drop_stderr": 0.01, "nbeta": 9.0, "gamma": 1.0}
         >>> at_minimum(10.0, seen), at_minimum(1.0, seen), at_minimum(10.0, {})
         ('yes', 'no', 'unknown')
     """
