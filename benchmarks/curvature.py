@@ -37,8 +37,9 @@ import torch
 from torch import Tensor, nn
 
 import basinscope as bs
-from basinscope.curvature.bracket import LanczosRuns
+from basinscope.curvature.bracket import nodes_of
 from basinscope.curvature.functions import SOFT_RANK
+from basinscope.curvature.lanczos import LanczosRuns
 from basinscope.curvature.operators import Dense, hessian
 from basinscope.curvature.trace import exact_trace
 
@@ -336,7 +337,7 @@ def bracket() -> list[Row]:
         starts = torch.randn(200, 4, dtype=torch.float64)
         runs = LanczosRuns(operator, starts)
         runs.grow(5 + case % 20)
-        low, high = SOFT_RANK.at(decay).bracket(runs.nodes(0.0))
+        low, high = SOFT_RANK.at(decay).bracket(nodes_of(runs.tridiagonal, 0.0))
         true = ((frame.T @ starts).square() * (spectrum / (spectrum + decay))[:, None]).sum(0)
         sharp += bool(((low <= true * (1 + 1e-12)) & (true <= high * (1 + 1e-12))).all())
     part = "bracket of the soft rank by Lanczos, 50 random networks"

@@ -8,6 +8,7 @@ import torch
 from hypothesis import HealthCheck, settings
 
 import lacking
+from basinscope.sampling import clock
 
 SEED = int(os.environ.get("BASINSCOPE_TEST_SEED", "0"))
 
@@ -40,3 +41,9 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 def _own_random_numbers(seed: int) -> None:
     """Torch's global generator starts from the test's seed, whichever tests ran before in the same process."""
     torch.manual_seed(seed)
+
+
+@pytest.fixture(autouse=True)
+def _no_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A budget that is a plain number counts arithmetic: what a test sees does not depend on the machine's load."""
+    monkeypatch.setattr(clock, "default_clock", clock.NominalClock)

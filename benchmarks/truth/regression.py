@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -78,3 +79,24 @@ class Regression(Case):
             np.tile(np.maximum(eigenvalues, 0), self.outputs).tolist(), nbeta, gamma, gradient.ravel().tolist()
         )
         return Reference(value, 0.0, "closed form")
+
+
+@dataclass(frozen=True)
+class Displaced(Regression):
+    """The same seen from weights that are off the least-squares fit, as those of an unfinished training are.
+
+    Attributes:
+        shift: standard deviation of each weight's displacement, in units of 1/√n.
+    """
+
+    shift: float = 3.0
+
+    @property
+    def name(self) -> str:
+        return f"{super().name}, displaced by {self.shift:g}/√n"
+
+    def landscape(self) -> bs.Landscape:
+        land = super().landscape()
+        fitted = weights(land)["weight"]
+        moved = fitted + self.shift / math.sqrt(self.n) * self.rng().standard_normal(fitted.shape)
+        return land.at({"weight": self.tensor(moved)})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from .case import Case
 from .crossing import Crossing
 from .network import Network
-from .regression import Regression
+from .regression import Displaced, Regression
 
 QUADRATICS: tuple[Case, ...] = (
     Regression(2, 1),
@@ -127,6 +127,38 @@ MINIBATCH: tuple[Case, ...] = (
     Network((30, 30, 30), 10, n=LARGE, size=2),
     Network((10, 10, 10, 10), 5, n=LARGE),
     Network((12, 12, 12, 12, 12), 12, "balanced", "fitted", n=LARGE),
+)
+
+# Fifty to six hundred parameters on 20,000 samples, to be localised with γ = 1.
+DEEP: tuple[Case, ...] = (
+    Network((5, 5, 5), 2, n=20_000),
+    Network((8, 4, 8), 0, "origin", n=20_000),
+    Network((10, 5, 10), 5, "generic", "fitted", n=20_000),
+    Network((6, 6, 6, 6), 2, "generic", n=20_000),
+    Network((10, 8, 10), 4, "generic", n=20_000),
+    Network((8, 6, 6, 6, 8), 4, n=20_000),
+    Network((14, 10, 14), 7, n=20_000),
+    Network((12, 10, 10, 12), 6, "generic", n=20_000),
+    Network((16, 12, 16), 0, "origin", n=20_000),
+    Network((20, 15, 20), 10, n=20_000, condition=1e2),
+)
+
+# What intervals are tried on: slow modes among thousands of directions, points that are no minimum, crossings.
+COVERAGE: tuple[Case, ...] = (
+    Regression(12, 1e4, n=2000),
+    Regression(40, 1e2, flat=15, n=2000),
+    Regression(1100, 1e5, n=1500),
+    Regression(10, 1e3, outputs=6, n=5000),
+    Displaced(20, 10, n=2000),
+    Displaced(1100, 1e3, n=1500),
+    Crossing((1, 1)),
+    Crossing((2, 1)),
+    Crossing((2, 2, 1), noise=0),
+    Crossing((1, 1), (4, 0.25), n=5000),
+    Network((5, 5, 5), 2, "generic"),
+    Network((8, 2, 8), 0, "origin"),
+    Network((10, 5, 10), 3, n=5000),
+    Network((6, 6, 6, 6), 2, size=3),
 )
 
 

@@ -51,6 +51,8 @@ if TYPE_CHECKING:
     from .measures.wbic import wbic as wbic
     from .report.measure import measure as measure
     from .report.report import Report as Report
+    from .sampling.clock import Nominal as Nominal
+    from .sampling.clock import Schedule as Schedule
 
 # Names are loaded on first use: the command line answers --help without importing torch.
 _HOMES = {
@@ -62,8 +64,10 @@ _HOMES = {
     "Landscape": "landscape",
     "LearningCoefficient": "measures.coefficient",
     "LlcAlong": "measures.llc_along",
+    "Nominal": "sampling.clock",
     "Report": "report.report",
     "ResolutionCurve": "measures.resolution_curve",
+    "Schedule": "sampling.clock",
     "LogLikelihood": "measures.evidence",
     "Symmetries": "measures.symmetries",
     "criteria": "measures.criteria",

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import math
+from numbers import Real
 from typing import Any
 
 from .errors import InputError
+
+MAX_SEED = 10**18
 
 
 def positive(name: str, value: Any) -> float:
@@ -20,8 +23,30 @@ def positive(name: str, value: Any) -> float:
     return float(value)
 
 
-def whole(name: str, value: Any, least: int | None = None) -> int:
-    """`value` as an int, if it is a whole number of at least `least`.
+def fraction(name: str, value: Any) -> float:
+    """`value` as a float, if it is a number strictly between 0 and 1.
+
+    Examples:
+        >>> fraction("rtol", 0.02)
+        0.02
+    """
+    if not _is_number(value) or not 0 < value < 1:
+        raise InputError(f"{name} must lie strictly between 0 and 1, got {value!r}")
+    return float(value)
+
+
+def whole_seed(value: Any) -> int:
+    """A seed of random numbers, to which generators may add a little.
+
+    Examples:
+        >>> whole_seed(7)
+        7
+    """
+    return whole("seed", value, -MAX_SEED, MAX_SEED)
+
+
+def whole(name: str, value: Any, least: int | None = None, most: int | None = None) -> int:
+    """`value` as an int, if it is a whole number of at least `least` and at most `most`.
 
     Examples:
         >>> whole("chains", 4, least=2)
@@ -32,11 +57,14 @@ def whole(name: str, value: Any, least: int | None = None) -> int:
         or not math.isfinite(value)
         or int(value) != value
         or (least is not None and value < least)
+        or (most is not None and value > most)
     ):
         bound = "" if least is None else f" of at least {least}"
+        bound += "" if most is None else f"{' and' if bound else ' of'} at most {most}"
         raise InputError(f"{name} must be a whole number{bound}, got {value!r}")
     return int(value)
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
+    """Python's numbers and NumPy's; truth values and arrays are none."""
+    return isinstance(value, Real) and not isinstance(value, bool)

@@ -10,6 +10,7 @@ from typing import Any, Self
 
 from scipy.special import stdtrit  # scipy.stats takes half a second to import
 
+from .checks import fraction
 from .errors import InputError
 from .verdict import VERDICTS as VERDICTS
 from .verdict import Check as Check
@@ -88,8 +89,7 @@ class Estimate:
             >>> Estimate("trace", 3.0, 0.0).interval()
             (3.0, 3.0)
         """
-        if not 0 < level < 1:
-            raise InputError(f"level must lie strictly between 0 and 1, got {level}")
+        fraction("level", level)
         if self.stderr == 0:
             return (self.value, self.value)
         half = float(stdtrit(self.freedom, 0.5 + level / 2)) * self.stderr

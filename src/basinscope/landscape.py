@@ -20,9 +20,17 @@ from .adapters import hugging_face, lightning
 from .errors import InputError
 from .independence import independent_losses
 from .mended import Mended
-from .samples import Samples, Tree, map_tensors, read, tensors
-
-Parameters = dict[str, Tensor]
+from .network import Parameters as Parameters
+from .network import (
+    explained,
+    refuse_batch_statistics,
+    refuse_non_finite,
+    skeleton,
+    tensors_of,
+    transformable,
+    unwrapped,
+)
+from .samples import Samples, Tree, dense, map_tensors, read, tensors
 
 
 class Landscape:
@@ -62,10 +70,11 @@ class Landscape:
             raise InputError(f"model must be a torch.nn.Module, got {type(model).__name__}")
         if data is None:
             raise InputError("data is missing: pass data=(x, y), a Dataset or an iterable of batches")
-        _refuse_batch_statistics(model)
+        model = unwrapped(model)
+        refuse_batch_statistics(model)
         self.loss = _losses.named_loss(loss, sigma)
-        self._skeleton = _skeleton(model)
-        trainable, frozen = _tensors_of(model)
+        self._skeleton = skeleton(model)
+        trainable, frozen = tensors_of(model)
         self.parameters: Parameters = trainable
         self._frozen: Parameters = frozen
         self._samples = _placed(read(data), self.device, self.dtype)
@@ -170,7 +179,7 @@ class Landscape:
     def outputs(self, parameters: Mapping[str, Tensor], inputs: Tree) -> Any:
         """The network's output for `inputs` at `parameters`."""
         state = {**self._frozen, **parameters}
-        with Mended() if self._mended else nullcontext():
+        with Mended() if self._mended else nullcontext(), transformable():
             if isinstance(inputs, Mapping):
                 return functional_call(self._skeleton, state, (), dict(inputs))
             return functional_call(self._skeleton, state, inputs if isinstance(inputs, tuple) else (inputs,))
@@ -229,6 +238,8 @@ class Landscape:
             >>> land.restrict("0.*").dimension
             9
         """
+        if not all(isinstance(pattern, str) for pattern in patterns):
+            raise InputError(f"patterns of parameter names must be text, got {patterns}")
         free = {
             name: tensor
             for name, tensor in self.parameters.items()
@@ -278,17 +289,25 @@ class Landscape:
 
     def at(self, parameters: Mapping[str, Tensor]) -> Landscape:
         """The same landscape seen from another point w*: one entry of `parameters` per parameter name."""
+        if not isinstance(parameters, Mapping):
+            raise InputError(
+                f"parameters must be a dict of tensors by name, got {type(parameters).__name__} — land.unflatten makes "
+                f"one of a vector"
+            )
         missing = self.parameters.keys() ^ parameters.keys()
         if missing:
             raise InputError(f"parameters must name exactly the landscape's own: {sorted(missing)} differ")
         part = copy.copy(self)
         part.parameters = {}
         for name, old in self.parameters.items():
-            new = parameters[name].detach().to(device=old.device, dtype=old.dtype, copy=True)
+            given = dense(parameters[name]).detach()
+            if given.is_complex():
+                raise InputError(f"{name} must be real, got {given.dtype}")
+            new = given.to(device=old.device, dtype=old.dtype, copy=True)
             if new.shape != old.shape:
                 raise InputError(f"{name} must have shape {tuple(old.shape)}, got {tuple(new.shape)}")
             part.parameters[name] = new
-        _refuse_non_finite(part.parameters)
+        refuse_non_finite(part.parameters)
         return part
 
     def relabel(self, target: Tree) -> Landscape:
@@ -300,7 +319,7 @@ class Landscape:
             >>> land.relabel(torch.ones(3, 1)).samples.target.sum().item()
             3.0
         """
-        counts = {len(tensor) for tensor in tensors(target)}
+        counts = {len(tensor) for tensor in tensors(target) if tensor.ndim}
         if counts != {self.n}:
             raise InputError(f"target must hold {self.n} samples, one per input, got {sorted(counts)}")
         part = copy.copy(self)
@@ -318,7 +337,9 @@ class Landscape:
             self._check_loss()
             return self.per_sample()
 
-        _refuse_bad(independent_losses(all_losses, self.losses, self.take, self.n, self.parameters, self._frozen))
+        with explained():
+            losses = independent_losses(all_losses, self.losses, self.take, self.n, self.parameters, self._frozen)
+        _refuse_bad(losses)
 
     def _check_loss(self) -> None:
         """On a few samples, the loss must be per-sample, made for these targets, and depend on the parameters."""
@@ -329,81 +350,35 @@ class Landscape:
             self._mended |= mode.used
             _losses.check_labels(self.loss, output, few.target, self._samples.target)
             values = self.loss.per_sample(output, few.target)
-        if not isinstance(values, Tensor) or tuple(values.shape) != (few.n,):
-            raise InputError(_losses.describe_scalar(values, few.n))
+        _losses.check_values(values, few.n)
         self._check_dependence(few)
 
     def _check_dependence(self, few: Samples) -> None:
-        """The loss must have a gradient in the parameters."""
+        """The loss must have a finite gradient in the parameters."""
         point = {name: tensor.detach().requires_grad_() for name, tensor in self.parameters.items()}
-        with torch.enable_grad():
-            if not self.losses(point, few).requires_grad:
+        with torch.enable_grad(), transformable():
+            total = self.losses(point, few).sum()
+            if not total.requires_grad:
                 raise InputError(
                     "the loss does not depend on the parameters: expected a differentiable output — remove detach() or "
                     "torch.no_grad() from the model and the loss"
                 )
+            slopes = torch.autograd.grad(total, list(point.values()), allow_unused=True)
+        bad = [
+            name
+            for name, slope in zip(point, slopes, strict=True)
+            if slope is not None and bool(torch.isfinite(total)) and not bool(torch.isfinite(slope.to_dense()).all())
+        ]
+        if bad:
+            raise InputError(
+                f"the loss has a NaN or infinite gradient in '{bad[0]}' at w* — look for a root or a logarithm of 0 in "
+                f"the model or the loss, and keep its argument away from 0"
+            )
 
 
 def math_attention() -> Any:
     """The attention implementation that can be differentiated twice and batched over chains."""
     return sdpa_kernel(SDPBackend.MATH)
-
-
-def _refuse_batch_statistics(model: nn.Module) -> None:
-    for name, module in model.named_modules():
-        if isinstance(module, nn.modules.batchnorm._BatchNorm) and (module.training or module.running_mean is None):
-            raise InputError(
-                f"BatchNorm layer '{name}' uses the statistics of the batch, so a sample's loss depends on the others "
-                f"— call model.eval() (and keep track_running_stats=True) to freeze them"
-            )
-
-
-def _skeleton(model: nn.Module) -> nn.Module:
-    """A copy of the module tree in evaluation mode whose tensors take no memory."""
-    memo: dict[int, Any] = {}
-    for parameter in model.parameters():
-        memo[id(parameter)] = nn.Parameter(parameter.detach().to("meta"), requires_grad=parameter.requires_grad)
-    for buffer in model.buffers():
-        memo[id(buffer)] = buffer.detach().to("meta")
-    skeleton = copy.deepcopy(model, memo).eval()
-    for module in skeleton.modules():
-        if isinstance(module, (nn.MultiheadAttention, nn.TransformerEncoderLayer)):
-            module.training = True  # evaluation mode takes a fused path that has no derivative
-            if isinstance(module, nn.MultiheadAttention):
-                module.dropout = 0.0
-    return skeleton
-
-
-def _tensors_of(model: nn.Module) -> tuple[Parameters, Parameters]:
-    """Clones of the free parameters, and of everything held fixed (frozen parameters and buffers)."""
-    free: Parameters = {}
-    fixed: Parameters = {name: buffer.detach().clone() for name, buffer in model.named_buffers()}
-    for name, parameter in model.named_parameters():
-        if not parameter.is_floating_point():
-            raise InputError(
-                f"parameter '{name}' has dtype {parameter.dtype}: only real floating-point weights have "
-                f"a landscape — dequantize the model first"
-            )
-        (free if parameter.requires_grad else fixed)[name] = parameter.detach().clone()
-    if not free:
-        raise InputError("the model has no trainable parameters: set requires_grad=True on those to be measured")
-    kinds = {(tensor.dtype, tensor.device) for tensor in free.values()}
-    if len(kinds) > 1 or next(iter(kinds))[0] not in (torch.float32, torch.float64):
-        described = sorted(f"{dtype} on {device}" for dtype, device in kinds)
-        raise InputError(
-            f"parameters must share one device and one dtype, float32 or float64: got {described} — "
-            f"convert with model.float() and model.to(device)"
-        )
-    if next(iter(kinds))[1].type == "meta":
-        raise InputError("the model is on the meta device, without values — load its weights first")
-    _refuse_non_finite({**free, **fixed})
-    return free, fixed
-
-
-def _refuse_non_finite(parameters: Parameters) -> None:
-    for name, tensor in parameters.items():
-        if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
-            raise InputError(f"'{name}' contains NaN or infinite values: the checkpoint is broken or training diverged")
 
 
 def _refuse_bad(losses: Tensor) -> None:

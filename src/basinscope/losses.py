@@ -33,9 +33,22 @@ class Loss:
     sample: Sampler | None = None
 
 
-def logits(output: Any) -> Any:
-    """The tensor inside a model's output: Hugging Face models wrap theirs in an object with `.logits`."""
-    return output if isinstance(output, Tensor) else getattr(output, "logits", output)
+def logits(output: Any) -> Tensor:
+    """The tensor inside a model's output: Hugging Face models wrap theirs in an object with `.logits`.
+
+    Examples:
+        >>> logits((torch.ones(1), None))
+        Traceback (most recent call last):
+        ...
+        basinscope.errors.InputError: the model must return a tensor, or an object with one as .logits, got tuple — ...
+    """
+    scores = output if isinstance(output, Tensor) else getattr(output, "logits", None)
+    if not isinstance(scores, Tensor):
+        raise InputError(
+            f"the model must return a tensor, or an object with one as .logits, got {type(output).__name__} — wrap it "
+            f"in a module that returns the tensor alone"
+        )
+    return scores
 
 
 def class_dimension(output: Tensor, target: Tensor) -> int:
@@ -117,6 +130,8 @@ def named_loss(loss: str | PerSample, sigma: float | None) -> Loss:
         return Loss(loss, "gaussian", lambda output, target: _squared("mse", output, target) / 2)
     if loss == "gaussian":
         variance = 1.0 if sigma is None else positive("sigma", sigma) ** 2
+        if not 0 < variance < math.inf:
+            raise InputError(f"sigma={sigma:g} has a square that no float holds — rescale the targets")
 
         def gaussian(output: Any, target: Tensor) -> Tensor:
             size = max(1, target[0].numel())
@@ -140,7 +155,9 @@ def check_labels(loss: Loss, output: Any, few: Any, target: Any) -> None:
         low, high = int(target.min()), int(target.max())
         ignored = target == -100  # torch's convention for positions that do not count
         labels = target[~ignored] if bool(ignored.any()) else target
-        if labels.numel() and (int(labels.min()) < 0 or high >= classes):
+        if not labels.numel():
+            raise InputError("every label is -100, which marks positions that do not count — pass labels of classes")
+        if int(labels.min()) < 0 or high >= classes:
             raise InputError(f"labels must lie in 0..{classes - 1} for {classes} classes, got values {low}..{high}")
     if loss.family == "bernoulli":
         least, most = float(target.min()), float(target.max())
@@ -148,7 +165,18 @@ def check_labels(loss: Loss, output: Any, few: Any, target: Any) -> None:
             raise InputError(f"bernoulli targets must lie in [0, 1], got values {least:g}..{most:g}")
 
 
-def describe_scalar(values: Tensor, expected: int) -> str:
+def check_values(values: Any, expected: int) -> None:
+    """Refuse what is not one real number per sample."""
+    if not isinstance(values, Tensor) or tuple(values.shape) != (expected,):
+        raise InputError(_describe_scalar(values, expected))
+    if not values.is_floating_point():
+        raise InputError(
+            f"loss must return real floating-point numbers, got {values.dtype} — take the squared modulus of complex "
+            f"outputs, and no comparison as a loss"
+        )
+
+
+def _describe_scalar(values: Tensor, expected: int) -> str:
     """The message for a loss that was reduced: its shape, the expected one, and the remedy."""
     shape = tuple(values.shape) if torch.is_tensor(values) else type(values).__name__
     return f'loss must return one value per sample: expected shape ({expected},), got {shape} — pass reduction="none"'

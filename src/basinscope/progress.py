@@ -51,6 +51,7 @@ def tracked(description: str, enabled: bool = True) -> Iterator[Report]:
 
     try:
         yield report
+        bar.update(task, completed=1.0)
     finally:
         if shown:
             bar.stop()

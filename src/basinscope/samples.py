@@ -15,6 +15,8 @@ from torch.utils.data import DataLoader, Dataset, default_collate
 from .errors import InputError
 
 Tree = Any  # a tensor, or a tuple or dict of trees: the inputs of a model, or the targets of a loss
+_WITHOUT_ARITHMETIC = (torch.uint16, torch.uint32, torch.uint64)  # torch stores these, but computes nothing with them
+_MOST_BATCHES = 2**20  # of a source without a length, which may have no end
 TARGET_KEYS = ("labels", "label", "target", "targets", "y")
 
 
@@ -101,11 +103,11 @@ def _rows(tensor: Tensor, indices: Tensor | slice | int) -> Tensor:
 
 
 def _as_tensors(tree: Any) -> Tree:
-    """A tree of arrays and numbers as one of tensors."""
+    """A tree of arrays and numbers as one of dense tensors."""
     if isinstance(tree, np.ndarray) and not tree.flags.writeable:
         tree = tree.copy()  # torch warns of arrays it must not write to
     if isinstance(tree, (Tensor, np.ndarray, np.generic, int, float, bool)):
-        return torch.as_tensor(tree)
+        return dense(tree)
     if isinstance(tree, Mapping):
         return {key: _as_tensors(value) for key, value in tree.items()}
     if isinstance(tree, (tuple, list)):
@@ -113,6 +115,25 @@ def _as_tensors(tree: Any) -> Tree:
     if tree is None:
         return None
     raise InputError(f"data must be made of tensors or arrays, got {type(tree).__name__}")
+
+
+def dense(values: Any) -> Tensor:
+    """An array as a dense tensor of numbers that torch can compute with.
+
+    Examples:
+        >>> dense(np.array([1.0, 2.0])).tolist()
+        [1.0, 2.0]
+    """
+    if isinstance(values, np.ndarray) and values.dtype.kind not in "biufc":
+        raise InputError(f"data must be numbers, got an array of dtype {values.dtype} — encode it as numbers first")
+    try:
+        tensor = torch.as_tensor(values)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise InputError(f"expected an array of numbers, got {type(values).__name__}: {error}") from error
+    if tensor.layout != torch.strided or tensor.is_nested:
+        kind = "nested" if tensor.is_nested else str(tensor.layout).removeprefix("torch.")
+        raise InputError(f"data must be dense tensors, got a {kind} one — convert it with .todense(), or pad it")
+    return tensor.to(torch.int64) if tensor.dtype in _WITHOUT_ARITHMETIC else tensor
 
 
 def _split(batch: Any) -> tuple[Tree, Tree]:
@@ -131,9 +152,21 @@ def _split(batch: Any) -> tuple[Tree, Tree]:
     )
 
 
+def _structure(tree: Tree) -> str:
+    """What a tree is made of, one level deep."""
+    if isinstance(tree, Mapping):
+        return f"a dict of {sorted(map(str, tree))}"
+    return f"{len(tree)} tensors" if isinstance(tree, tuple) else "None" if tree is None else "a tensor"
+
+
 def concatenate(pieces: Sequence[Tree]) -> Tree:
     """Trees of one structure joined along the sample axis."""
     first = pieces[0]
+    if any(_structure(piece) != _structure(first) for piece in pieces):
+        raise InputError(
+            f"batches must be made alike, got {_structure(first)} and "
+            f"{next(_structure(piece) for piece in pieces if _structure(piece) != _structure(first))}"
+        )
     if isinstance(first, Tensor):
         try:
             return torch.cat(list(pieces))
@@ -181,10 +214,7 @@ def read(data: Any) -> Samples:
             raise InputError(
                 f"data must be tensors (x, y), a Dataset or an iterable of batches, got {type(data).__name__}"
             )
-        try:
-            batches = [tuple(_as_tensors(part) for part in _split(batch)) for batch in data]
-        except (TypeError, RuntimeError) as error:
-            raise InputError(f"data cannot be put together into batches of tensors: {error}") from error
+        batches = _batches(data)
         if not batches:
             raise InputError("data is empty: expected at least one batch")
         if any(tensor.ndim == 0 for batch in batches for tensor in tensors(batch)):
@@ -195,6 +225,28 @@ def read(data: Any) -> Samples:
         inputs = concatenate([batch[0] for batch in batches])
         target = concatenate([batch[1] for batch in batches])
     return _checked(inputs, target)
+
+
+def _batches(data: Iterable[Any]) -> list[tuple[Tree, Tree]]:
+    """All batches, copied: a generator may fill the same arrays again."""
+    batches = []
+    try:
+        for batch in data:
+            inputs, target = (map_tensors(torch.clone, _as_tensors(part)) for part in _split(batch))
+            batches.append((inputs, target))
+            if len(batches) > _MOST_BATCHES:
+                raise InputError(
+                    f"data give more than {_MOST_BATCHES:,} batches, and perhaps no end — pass larger batches, or so "
+                    f"many of them as are meant"
+                )
+    except InputError:
+        raise
+    except Exception as error:
+        raise InputError(
+            f"data cannot be read: {type(error).__name__} after {len(batches)} batches: {error} — "
+            f"list(data) must work, with batches of tensors"
+        ) from error
+    return batches
 
 
 def _checked(inputs: Tree, target: Tree) -> Samples:

@@ -90,9 +90,9 @@ class Collapsed:
         """log E_w[p(y_i|x_i, w)^power] for each observation; −∞ < power, and what it integrates must exist."""
         outputs = y.shape[1]
         parts = []
-        for mean, variance, own in self._predicted(x, y):
+        for mean, variance, targets in self._predicted(x, y):
             spread = 1 + power * variance / self.sigma**2
-            square = ((own - mean) ** 2).sum(-1) / self.sigma**2
+            square = ((targets - mean) ** 2).sum(-1) / self.sigma**2
             parts.append(logsumexp(
                 self.log_weights[:, None] - 0.5 * (outputs * np.log(spread) + power * square / spread), axis=0
             ))  # fmt: skip
@@ -102,8 +102,8 @@ class Collapsed:
         """Mean and variance of log p(y_i|x_i, w) over the posterior, for each observation."""
         weights, outputs = np.exp(self.log_weights), y.shape[1]
         means, variances = [], []
-        for mean, variance, own in self._predicted(x, y):
-            square = ((own - mean) ** 2).sum(-1) / self.sigma**2
+        for mean, variance, targets in self._predicted(x, y):
+            square = ((targets - mean) ** 2).sum(-1) / self.sigma**2
             noise = variance / self.sigma**2
             each = -0.5 * (square + outputs * noise)
             average = weights @ each
@@ -142,7 +142,8 @@ def collapsed(
     """
     log_joint = log_prior + given.log_evidence
     total = float(logsumexp(log_joint))
-    kept = log_joint > log_joint.max() + math.log(NEGLIGIBLE)
-    own = Gaussians(given.mean[kept], given.covariance[kept], given.log_evidence[kept], given.mean_loss[kept])
-    weights = log_joint[kept] - logsumexp(log_joint[kept])
-    return Collapsed(features, nodes[kept], weights, own, sigma), total, np.exp(log_joint - total)
+    likely = log_joint > log_joint.max() + math.log(NEGLIGIBLE)
+    parts = (given.mean, given.covariance, given.log_evidence, given.mean_loss)
+    posteriors = Gaussians(*(part[likely] for part in parts))
+    weights = log_joint[likely] - logsumexp(log_joint[likely])
+    return Collapsed(features, nodes[likely], weights, posteriors, sigma), total, np.exp(log_joint - total)

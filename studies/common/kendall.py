@@ -89,8 +89,8 @@ def with_interval(
     Only pairs of finite numbers count. Fewer than three of them give NaN.
 
     Examples:
-        >>> found = with_interval(range(10), range(10), range(10))
-        >>> found.value, found.low, found.high, found.count
+        >>> tau = with_interval(range(10), range(10), range(10))
+        >>> tau.value, tau.low, tau.high, tau.count
         (1.0, 1.0, 1.0, 10)
     """
     x, y = np.asarray(first, dtype=np.float64), np.asarray(second, dtype=np.float64)
@@ -103,9 +103,9 @@ def with_interval(
     values, draws = [], []
     for group in groups:
         if len(group) >= 3:
-            own = weights[:, [position[i] for i in group]]
+            counts = weights[:, [position[i] for i in group]]
             values.append(kendall(x[group], y[group])[0])
-            draws.append(kendall(x[group], y[group], own))
+            draws.append(kendall(x[group], y[group], counts))
     if not values:
         return Interval(float("nan"), float("nan"), float("nan"), len(known))
     spread = _mean(np.array(draws))
@@ -121,10 +121,10 @@ def _mean(values: Array) -> Array:
 
 
 def _groups(names: Sequence[Any], places: Sequence[int]) -> list[list[int]]:
-    found: dict[Any, list[int]] = {}
+    by_name: dict[Any, list[int]] = {}
     for name, place in zip(names, places, strict=True):
-        found.setdefault(name, []).append(place)
-    return list(found.values())
+        by_name.setdefault(name, []).append(place)
+    return list(by_name.values())
 
 
 def windows(
@@ -138,8 +138,8 @@ def windows(
     """τ of those rows whose `along` lies in a window that holds a share of all rows: the window's median, and τ.
 
     Examples:
-        >>> found = windows([1, 2, 3, 4, 5, 6], [1, 2, 3, 3, 2, 1], [1, 2, 3, 4, 5, 6], range(6), steps=2)
-        >>> [(place, tau.value) for place, tau in found]
+        >>> taus = windows([1, 2, 3, 4, 5, 6], [1, 2, 3, 3, 2, 1], [1, 2, 3, 4, 5, 6], range(6), steps=2)
+        >>> [(place, tau.value) for place, tau in taus]
         [(2.0, 1.0), (5.0, -1.0)]
     """
     by, x, y = (np.asarray(values, dtype=np.float64) for values in (along, first, second))
@@ -149,9 +149,9 @@ def windows(
     if len(order) < size:
         return []
     starts = np.unique(np.linspace(0, len(order) - size, steps).round().astype(int))
-    found = []
+    taus = []
     for start in starts:
-        own = order[start : start + size]
-        tau = with_interval(x[own], y[own], [clusters[i] for i in own.tolist()], repetitions=_QUICK)
-        found.append((float(np.median(by[own])), tau))
-    return found
+        window = order[start : start + size]
+        tau = with_interval(x[window], y[window], [clusters[i] for i in window.tolist()], repetitions=_QUICK)
+        taus.append((float(np.median(by[window])), tau))
+    return taus

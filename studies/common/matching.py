@@ -16,15 +16,15 @@ Row = dict[str, Any]
 def at_one_loss(first: pd.DataFrame, second: pd.DataFrame, on: str = "train_loss") -> tuple[Row, Row] | None:
     """The rows of two runs, interpolated in `on`, where the faster one had what the slower one ended with."""
     runs = {
-        name: Run(None, None, known(own), "finished", "", 0, 0.0)  # type: ignore[arg-type]
-        for name, own in (("first", first), ("second", second))
+        name: Run(None, None, known(rows), "finished", "", 0, 0.0)  # type: ignore[arg-type]
+        for name, rows in (("first", first), ("second", second))
     }
-    found = matched(runs, [max(own[on].iloc[-1] for own in (first, second))], on=on)
-    by_name = {row["run"]: row for row in found.to_dict("records")}
+    table = matched(runs, [max(rows[on].iloc[-1] for rows in (first, second))], on=on)
+    by_name = {row["run"]: row for row in table.to_dict("records")}
     return (by_name["first"], by_name["second"]) if len(by_name) == 2 else None
 
 
-def known(own: pd.DataFrame) -> list[Row]:
+def known(rows: pd.DataFrame) -> list[Row]:
     """The rows of a run, as far as they hold numbers."""
-    numbers = own.select_dtypes("number").to_dict("records")
+    numbers = rows.select_dtypes("number").to_dict("records")
     return [{name: value for name, value in row.items() if math.isfinite(value)} for row in numbers]

@@ -12,6 +12,7 @@ from basinscope.landscape import Landscape
 from basinscope.sampling import plain
 from basinscope.sampling.calibration import Resolution
 from basinscope.sampling.diagnostics import Summary, summarize
+from basinscope.sampling.goal import unlimited
 from basinscope.sampling.stacked import StackedLosses
 
 
@@ -36,18 +37,18 @@ def sgld_excess(
     """
     losses = StackedLosses(lands, chains)
     run = plain.sample(
-        "sgld", losses, at, step_size=step_size, chains=chains * len(lands), draws=draws,
-        batch_size=min(batch_size, lands[0].n), burn_in=0.0, seed=seed, report=lambda fraction, text: None,
+        "sgld", losses, at, unlimited(seed, draws), price=0.0, chains=chains * len(lands), step_size=step_size,
+        batch_size=min(batch_size, lands[0].n),
     )  # fmt: skip
-    found: list[tuple[float, Summary | None]] = []
+    summaries: list[tuple[float, Summary | None]] = []
     for number, base in enumerate(losses.base.double().mean(1).tolist()):
         rows = slice(chains * number, chains * (number + 1))
         values, squares = (run.trace.values(name)[rows] for name in ("excess", "excess_squared"))
-        found.append((base, summarize(values, squares, run.trace.width) if run.alive[rows].all() else None))
-    return found
+        summaries.append((base, summarize(values, squares, run.trace.width) if run.alive[rows].all() else None))
+    return summaries
 
 
-def columns(found: Mapping[str, Estimate | float]) -> dict[str, Any]:
+def columns(estimates: Mapping[str, Estimate | float]) -> dict[str, Any]:
     """Measurements as columns of a row: a value, and for estimates a standard error and a verdict.
 
     Examples:
@@ -55,7 +56,7 @@ def columns(found: Mapping[str, Estimate | float]) -> dict[str, Any]:
         {'llc': 2.0, 'llc_stderr': 0.1, 'llc_verdict': 'ok', 'loss': 0.5}
     """
     row: dict[str, Any] = {}
-    for name, value in found.items():
+    for name, value in estimates.items():
         if isinstance(value, Estimate):
             row |= {name: value.value, f"{name}_stderr": value.stderr, f"{name}_verdict": value.verdict}
         else:

@@ -1,8 +1,10 @@
-"""Sentences that the pages of several studies have."""
+"""Sentences and tables that the pages of several studies have."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 
 def data_and_scale(data: Iterable[str]) -> tuple[str, str]:
@@ -15,3 +17,44 @@ def data_and_scale(data: Iterable[str]) -> tuple[str, str]:
     names = ", ".join(dict.fromkeys(data))
     small = " This is the smoke scale: it shows that the study runs, and settles nothing." if "digits" in names else ""
     return names, small
+
+
+def markdown_table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> list[str]:
+    """The lines of a table in Markdown, and the empty one after it.
+
+    Examples:
+        >>> markdown_table(["n", "λ̂"], [(100, 1.5)])
+        ['| n | λ̂ |', '|---|---|', '| 100 | 1.5 |', '']
+    """
+    return [_line(columns), f"|{'---|' * len(columns)}", *map(_line, rows), ""]
+
+
+def _line(cells: Sequence[Any]) -> str:
+    return f"| {' | '.join(map(str, cells))} |"
+
+
+def in_words(verdicts: Iterable[str]) -> str:
+    """How often each verdict was given.
+
+    Examples:
+        >>> in_words(["ok", "failed", "ok"])
+        '2 ok, 0 doubtful, 1 failed'
+    """
+    counts = Counter(verdicts)
+    return ", ".join(f"{counts[verdict]} {verdict}" for verdict in ("ok", "doubtful", "failed"))
+
+
+def run_again(origin: Mapping[str, Any]) -> str:
+    """How a study's results are made again, and what they took.
+
+    Examples:
+        >>> run_again({"study": "volume-scaling", "jobs": 18, "results": 17, "seconds": 600.0})
+        '`basinscope study run studies/volume_scaling --scale paper`; 17 jobs took 10 minutes, added up over processes \
+of one core each. 1 of 18 jobs have no result and are left out.'
+    """
+    missing = origin["jobs"] - origin["results"]
+    left_out = f" {missing} of {origin['jobs']} jobs have no result and are left out." if missing else ""
+    return (
+        f"`basinscope study run studies/{origin['study'].replace('-', '_')} --scale paper`; {origin['results']} jobs "
+        f"took {origin['seconds'] / 60:.0f} minutes, added up over processes of one core each.{left_out}"
+    )

@@ -45,8 +45,8 @@ def welch(first: Sequence[float], second: Sequence[float]) -> Comparison:
     Hedges' g is (x̄ − ȳ)/s · (1 − 3/(4(m + n) − 9)) with the pooled standard deviation s.
 
     Examples:
-        >>> found = welch([5.0, 6.0, 7.0], [1.0, 2.0, 3.0])
-        >>> round(found.t, 4), found.freedom, round(found.p, 4), round(found.effect, 2)
+        >>> test = welch([5.0, 6.0, 7.0], [1.0, 2.0, 3.0])
+        >>> round(test.t, 4), test.freedom, round(test.p, 4), round(test.effect, 2)
         (4.899, 4.0, 0.008, 3.2)
     """
     from scipy import stats
@@ -135,10 +135,10 @@ def lag(times: Sequence[float], leader: Sequence[float], follower: Sequence[floa
 
 
 def _sample(values: Sequence[float]) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-    found = np.asarray(values, dtype=np.float64)
-    if found.ndim != 1 or len(found) < 2 or not np.isfinite(found).all():
+    sample = np.asarray(values, dtype=np.float64)
+    if sample.ndim != 1 or len(sample) < 2 or not np.isfinite(sample).all():
         raise InputError(f"a sample must hold at least two finite numbers, got {list(values)!r:.80}")
-    return found
+    return sample
 
 
 def _pairs(first: Sequence[float], second: Sequence[float]) -> tuple[np.ndarray, np.ndarray]:

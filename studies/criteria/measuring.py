@@ -17,6 +17,7 @@ import basinscope as bs
 from basinscope.measures.evidence import Asked, chains_of
 from basinscope.measures.fluctuation import Visits
 from basinscope.measures.pointwise import Stream
+from basinscope.sampling.clock import Nominal
 from basinscope.sampling.draws import draws as onward
 
 from . import coin
@@ -46,7 +47,7 @@ def digits(width: int = 16, steps: int = 400) -> bs.Landscape:
 def fluctuation(beta: float, shares: Sequence[int], draws: int, seed: int) -> list[Row]:
     """ν̂ on m = n/share samples per draw, beside ν̂ of the same draws on all samples."""
     land = digits()
-    asked = Asked(beta, gamma=10.0, sampler="hmc", chains=16, budget=10.0, seed=seed)
+    asked = Asked(beta, gamma=10.0, sampler="hmc", chains=16, budget=Nominal(10.0), seed=seed)
     sampler, outcome = chains_of(land, asked, lambda fraction, text: None)
     chains = len(outcome.displacement)
     stream = Stream(land.n, beta=beta, groups=chains)
@@ -90,7 +91,7 @@ def symmetries(network: str, seed: int) -> Row:
         x = torch.randn(1000, widths[0], generator=generator, dtype=torch.float64)
         y = net(x)
     land = bs.Landscape(net, "mse", (x, y))
-    llc = bs.llc(land, nbeta=1e4, gamma=1.0, rtol=0.05, budget=30.0, progress=False)
+    llc = bs.llc(land, nbeta=1e4, gamma=1.0, rtol=0.05, budget=Nominal(30.0), progress=False)
     found = bs.symmetries(land, llc=llc)
     return {
         "parameters": land.dimension,

@@ -7,12 +7,16 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from basinscope.figure_style import panels
+from studies.common.pages import run_again
+
 from . import coin
 
 if TYPE_CHECKING:
     import pandas as pd
 
 ROUNDING = 3e-11  # differences of criteria below this are rounding
+SMALL_OFF = 0.03  # share of ν̂ by which minibatches may be off
 _SHOWN = 1000  # tosses from which the laws are shown, at powers of ten
 
 Row = dict[str, Any]
@@ -80,56 +84,98 @@ def law_distances(laws: pd.DataFrame) -> list[Row]:
 
 
 def draw(made: Mapping[str, pd.DataFrame], folder: Path) -> Path:
-    """The laws' approach and the rates."""
-    from matplotlib.figure import Figure
-
-    plot = Figure(figsize=(10, 4), layout="constrained")
-    left, right = plot.subplots(1, 2)
+    """Left: distances from the limits over n. Right: the rates."""
+    plot, (left, right) = panels(2, 2, width=5.0, height=4.0)
     laws, rates = made["laws"], made["rates"]
     betas = list(dict.fromkeys(rates["beta"]))
     colours = {beta: f"C{place}" for place, beta in enumerate(betas)}
-    for (beta, quantity), part in laws[laws["model"] == "square"].groupby(["beta", "quantity"], sort=False):
-        style = {"bayes": "-", "bayes_training": "--", "variance": ":"}.get(quantity)
-        if style:
-            left.plot(part["n"], part["value"], style, color=colours[beta], marker=".")
-            left.axhline(part["limit"].iloc[0], color=colours[beta], linewidth=0.5)
-    left.set(xscale="log", xlabel="n", title="square: n E[Bg] (—), n E[Bt] (- -), E[V] (···); limits thin")
+    marks = {"square": ("-", "o"), "product": ("--", "s"), "regular": (":", "^")}
+    for (model, beta), part in laws.groupby(["model", "beta"], sort=False):
+        far = (part["value"] - part["limit"]).abs().groupby(part["n"]).max()
+        line, mark = marks[model]
+        left.plot(far.index, far, line, marker=mark, markersize=4, color=colours[beta])
+    left.set(xscale="log", yscale="log", xlabel="n", ylabel="largest distance of an error from its limit")
+    left.set_title("laws of the errors", fontsize=10)
     for (model, beta), part in rates.groupby(["model", "beta"], sort=False):
-        style = {"square": "-", "product": "--", "regular": ":"}[model]
-        right.plot(part["n"], part["gap"], style, color=colours[beta], marker=".", label=f"{model}, β = {beta:g}")
-    right.set(xscale="log", yscale="log", xlabel="n", title="root mean square of CvL − WAIC")
-    right.legend(fontsize=7)
+        line, mark = marks[model]
+        own = part.sort_values("n")
+        right.plot(own["n"], own["gap"], line, marker=mark, markersize=4, color=colours[beta],
+                   label=f"{model}, β = {beta:g}")  # fmt: skip
+    right.set(xscale="log", yscale="log", xlabel="n", ylabel="root mean square")
+    right.set_title("leave-one-out less WAIC", fontsize=10)
+    right.legend(fontsize=7, frameon=False)
     path = folder / "criteria.png"
-    plot.savefig(path, dpi=120)
+    plot.savefig(path, dpi=130)
     return path
 
 
 def page(made: Mapping[str, pd.DataFrame], origin: Mapping[str, Any]) -> str:
     """The page as Markdown."""
-    versions = ", ".join(origin["basinscope"])
-    lines = [
-        "# Criteria: theory beside what is found",
-        "",
-        "Written by `basinscope study report criteria`; do not edit. "
-        f"{origin['results']} of {origin['jobs']} jobs, Basinscope {versions}. All rows are in the CSV files beside "
-        "this page.",
-    ]
     laws, rates, parts, flat = (made[name] for name in ("laws", "rates", "fluctuation", "symmetries"))
+    lines = ["# Do information criteria and errors obey the laws of singular learning theory?", "", answer(made)]
     if len(laws):
-        lines += [*_law_section(laws), *_rate_section(rates)]
+        lines += ["", "![Laws and rates](criteria.png)", *_law_section(laws), *_rate_section(rates)]
     if len(parts):
         lines += _minibatch_section(parts)
     if len(flat):
         lines += _symmetry_section(flat)
+    lines += [
+        "", "## Run it again", "", run_again(origin), "",
+        "## Limits", "",
+        "The coin has at most two parameters: its laws are exact to ten digits, and say nothing of sampling. ν̂ on "
+        "minibatches is that of one small network. Flat directions are those that could be proved; more of them would "
+        "lower the bound. All rows are in the CSV files beside this page.",
+    ]  # fmt: skip
     return "\n".join(lines) + "\n"
+
+
+def answer(made: Mapping[str, pd.DataFrame]) -> str:
+    """The first line: how far the laws, the rates, minibatches and the bound on λ are from what theory says."""
+    laws, rates, parts, flat = (made[name] for name in ("laws", "rates", "fluctuation", "symmetries"))
+    said = []
+    if len(laws):
+        far = {row["model"]: row["distance"] for row in law_distances(laws)}
+        slow = far.pop("product", None)
+        near = f"within {max(far.values()):.4f} of the limits that theory gives" if far else ""
+        behind = f"{slow:.2f} from them in the model whose law has a logarithm" if slow is not None else ""
+        said.append(
+            f"At n = {int(laws['n'].max()):,} the errors of a coin, exact means over data sets, are "
+            f"{', and '.join(filter(None, [near, behind]))}"
+        )
+    last = rates.dropna().groupby(["model", "beta"], sort=False).tail(1)
+    last = last[last["model"] != "regular"]
+    exponents = [
+        f"n^{own['exponent'].mean():.2f} {words} (theory: {theory})".replace("-", "−")
+        for words, theory, own in (
+            ("at β = 1", -2, last[last["beta"] == 1]), ("elsewhere", -1.5, last[last["beta"] != 1])
+        )
+        if len(own)
+    ]  # fmt: skip
+    if exponents:
+        said.append(f"leave-one-out less WAIC falls as {' and as '.join(exponents)}")
+    if len(parts):
+        rms = parts.groupby("samples")["off"].apply(lambda off: math.sqrt((off**2).mean()))
+        fine = [size for size in sorted(rms.index) if (rms[rms.index >= size] < SMALL_OFF).all()]
+        if fine:
+            said.append(f"ν̂ from minibatches of {fine[0]} samples or more is within {SMALL_OFF:.0%} of that from all")
+    if len(flat):
+        kept = flat["llc"] <= flat["bound"] + 2 * flat["llc_stderr"]
+        sound = flat["verdict"] == "ok"
+        said.append(
+            f"λ̂ keeps to its bound (d − k)/2, within two standard errors, in {int(kept[sound].sum())} of "
+            f"{int(sound.sum())} networks where it passes its checks, and in {int(kept[~sound].sum())} of "
+            f"{int((~sound).sum())} where it is doubtful"
+        )
+    return "; ".join(said) + "."
 
 
 def _law_section(laws: pd.DataFrame) -> list[str]:
     largest = int(laws["n"].max())
     return [
         "", f"## Laws of the errors at n = {largest:,}, exact means over data sets", "",
-        "A coin with log-odds θ₀ + c(w), see `studies/criteria/coin.py`: c = a (λ = ½), a² (λ = ¼), ab (λ = ½, θ = 2,",
-        "whose approach is logarithmic). `symmetry` is n(Bg + Cv) − (β − 1)V.", "",
+        "A coin has log-odds θ₀ + c(w), where c is a (`regular`, λ = ½), a² (`square`, λ = ¼) or ab (`product`, λ = ½ "
+        "and θ = 2, whose approach is logarithmic). `bayes` and `gibbs` are n times these errors, `variance` is V, and "
+        "`symmetry` is n(Bg + Cv) − (β − 1)V.", "",
         "| model | β | quantity | value | limit |", "|---|---|---|---|---|",
         *(
             f"| {r['model']} | {r['beta']} | {r['quantity']} | {r['value']:.5f} | {r['limit']:.5f} |"
@@ -155,8 +201,8 @@ def _minibatch_section(parts: pd.DataFrame) -> list[str]:
     n = int(parts["of"].iloc[0])
     lines = [
         "", f"## ν̂ on minibatches, network 64-16-10 on digits (n = {n}, d = 1210)", "",
-        "Same draws, their losses taken on m samples per draw and chain; mean over seeds of the difference from all",
-        "samples, its root mean square, and the Monte Carlo error of either.", "",
+        "The same draws, with losses taken on m samples per draw and chain. *Off* is the difference from ν̂ of all "
+        "samples, as a mean and as a root mean square over seeds; *stderr* is the Monte Carlo error of either.", "",
         "| β | m | m/n | times a sample is seen | mean off | rms off | stderr | stderr of all | ν̂ of all |",
         "|---|---|---|---|---|---|---|---|---|",
     ]  # fmt: skip
@@ -172,7 +218,9 @@ def _minibatch_section(parts: pd.DataFrame) -> list[str]:
 
 def _symmetry_section(flat: pd.DataFrame) -> list[str]:
     return [
-        "", "## Flat directions and the bound on λ, truth expressible, nβ = 10⁴, γ = 1", "",
+        "", "## Flat directions and the bound on λ", "",
+        "Every network with k flat directions at w* has λ ≤ (d − k)/2. The data are the network's own outputs, "
+        "nβ = 10⁴ and γ = 1.", "",
         "| network | d | flat directions | largest residual | (d − k)/2 | λ̂ |", "|---|---|---|---|---|---|",
         *(
             f"| {r['network']} | {r['parameters']} | {r['flat']} | {r['residual']:.1e} | {r['bound']} | "

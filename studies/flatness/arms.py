@@ -46,5 +46,5 @@ ARMS = {
 def select(table: pd.DataFrame, name: str) -> pd.DataFrame:
     """The rows of an arm. An arm may share networks with others."""
     arm = ARMS[name]
-    own = (table["inputs"] == arm.inputs) & (table["schedule"] == arm.schedule) & table["decay"].isin(arm.decays)
-    return table[own].reset_index(drop=True)
+    chosen = (table["inputs"] == arm.inputs) & (table["schedule"] == arm.schedule) & table["decay"].isin(arm.decays)
+    return table[chosen].reset_index(drop=True)

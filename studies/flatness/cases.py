@@ -34,19 +34,19 @@ def data_set(name: str, inputs: str = "raw") -> DataSet:
     return _shuffled(load(name, view="7x7"))
 
 
-def _shuffled(found: DataSet) -> DataSet:
+def _shuffled(data: DataSet) -> DataSet:
     pairs = []
-    for images, labels in (found.train, found.test):
+    for images, labels in (data.train, data.test):
         order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(0))
         pairs.append((images[order].contiguous(), labels[order].contiguous()))
-    return DataSet(found.name, pairs[0], pairs[1], found.classes)
+    return DataSet(data.name, pairs[0], pairs[1], data.classes)
 
 
-def _standardized(found: DataSet) -> DataSet:
-    seen = found.train[0][:_TRAINING].double()
+def _standardized(data: DataSet) -> DataSet:
+    seen = data.train[0][:_TRAINING].double()
     mean, spread = float(seen.mean()), float(seen.std(correction=0))
-    train, test = (((images - mean) / spread, labels) for images, labels in (found.train, found.test))
-    return DataSet(found.name, train, test, found.classes)
+    train, test = (((images - mean) / spread, labels) for images, labels in (data.train, data.test))
+    return DataSet(data.name, train, test, data.classes)
 
 
 def inputs(images: Tensor, architecture: str) -> Tensor:
@@ -57,8 +57,8 @@ def inputs(images: Tensor, architecture: str) -> Tensor:
 def samples_of(job: Network) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
     """Training and test samples of a job."""
     whole = data_set(job.data, job.inputs)
-    found = whole.first(job.samples, min(job.test_samples or len(whole.test[1]), len(whole.test[1])))
-    return tuple((inputs(images, job.architecture), labels) for images, labels in (found.train, found.test))  # type: ignore[return-value]
+    part = whole.first(job.samples, min(job.test_samples or len(whole.test[1]), len(whole.test[1])))
+    return tuple((inputs(images, job.architecture), labels) for images, labels in (part.train, part.test))  # type: ignore[return-value]
 
 
 def held_out(job: Network) -> tuple[Tensor, Tensor]:

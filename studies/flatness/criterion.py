@@ -38,10 +38,10 @@ def distance(grid: pd.DataFrame, gap: str = "gap", repetitions: int = REPETITION
     draws = np.concatenate([np.ones((1, len(sound))), resampled(clusters, repetitions)])  # the first: as they are
     target = sound[gap].to_numpy(dtype=float)
     apart = [kendall(sound[name].to_numpy(dtype=float), target, draws) - tau for name, tau in PAPER.items()]
-    found: Array = np.sqrt(np.mean(np.square(apart), axis=0))
-    spread = found[1:][np.isfinite(found[1:])]
+    distances: Array = np.sqrt(np.mean(np.square(apart), axis=0))
+    spread = distances[1:][np.isfinite(distances[1:])]
     low, high = np.quantile(spread, [(1 - LEVEL) / 2, (1 + LEVEL) / 2]) if len(spread) else (np.nan, np.nan)
-    return Interval(float(found[0]), float(low), float(high), len(sound))
+    return Interval(float(distances[0]), float(low), float(high), len(sound))
 
 
 def criterion_table(arms: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
@@ -53,13 +53,13 @@ def criterion_table(arms: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
     rows = []
     for name, networks in arms.items():
         grid = finished(networks)
-        found, parts = distance(grid), scopes(grid)
+        interval, parts = distance(grid), scopes(grid)
         gap = grid["gap"].to_numpy(dtype=float)
         rows.append(
             {
-                "arm": name, "distance": found.value, "low": found.low, "high": found.high, "networks": found.count,
-                "diverged": len(networks) - len(grid), "learned": int(parts["learned"].sum()),
-                "at_minimum": int(parts["settled"].sum()),
+                "arm": name, "distance": interval.value, "low": interval.low, "high": interval.high,
+                "networks": interval.count, "diverged": len(networks) - len(grid),
+                "learned": int(parts["learned"].sum()), "at_minimum": int(parts["settled"].sum()),
                 **{column: float(kendall(grid[column].to_numpy(dtype=float), gap)[0]) for column in PAPER},
             }
         )  # fmt: skip

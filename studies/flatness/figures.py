@@ -54,19 +54,19 @@ def draw(made: Mapping[str, pd.DataFrame], folder: Path) -> list[Path]:
 
 def figure_table(table: pd.DataFrame) -> Any:
     """Table 1 as intervals: all networks, as printed and per sample, beside the paper's τ; for either gap."""
-    own = table[table["scope"] == "all"]
+    whole = table[table["scope"] == "all"]
     ways = {
         "as printed": "the measure itself", "per sample": "the measure divided by n",
         "within": "mean within data set and size",
     }  # fmt: skip
-    first = own[(own["way"] == "as printed") & (own["against"] == "held out")]
+    first = whole[(whole["way"] == "as printed") & (whole["against"] == "held out")]
     order = first.sort_values("tau", ascending=False)["measure"].tolist()
-    labels = own.drop_duplicates("measure").set_index("measure")
+    labels = whole.drop_duplicates("measure").set_index("measure")
     names = [labels.loc[name, "label"] for name in order]
     drawn, axes = panels(len(GAPS), len(GAPS), 6.0, 0.34 * len(order) + 1.6)
     for panel, (axis, against) in enumerate(zip(axes, GAPS, strict=True)):
         for number, (way, words) in enumerate(ways.items()):
-            part = own[(own["way"] == way) & (own["against"] == against)].set_index("measure").reindex(order)
+            part = whole[(whole["way"] == way) & (whole["against"] == against)].set_index("measure").reindex(order)
             places = np.arange(len(order)) + 0.22 * (number - 1)
             errors = np.array([part["tau"] - part["low"], part["high"] - part["tau"]]).clip(min=0)
             axis.errorbar(part["tau"], places, xerr=errors, color=INKS[number], marker="o", markersize=4,
@@ -77,7 +77,7 @@ def figure_table(table: pd.DataFrame) -> Any:
         axis.axvline(0, color=GREY, linewidth=0.8)
         axis.set_yticks(range(len(order)), names if panel == 0 else [""] * len(order), fontsize=9)
         axis.set_ylim(len(order) - 0.4, -0.6)
-        axis.set_xlim(min(-0.1, float(own["low"].min()) - 0.05), 1.02)
+        axis.set_xlim(min(-0.1, float(whole["low"].min()) - 0.05), 1.02)
         axis.set_xlabel(f"Kendall τ with the gap ({against}), 95 % interval", fontsize=9)
     drawn.legend(*axes[0].get_legend_handles_labels(), frameon=False, fontsize=8, loc="outside upper center", ncols=4)
     return drawn
@@ -90,10 +90,10 @@ def figure_gaps(grid: pd.DataFrame, names: Sequence[str], gap: str = "gap") -> A
         return None
     drawn, axes = panels(len(known), len(known), 4.0, 4.0)
     for number, (axis, name) in enumerate(zip(axes, known, strict=True)):
-        own = grid[(grid[name] > 0) & (grid[gap] > 0)]
-        _scatter(axis, own, name, gap, legend=number == 0)
-        _diagonal(axis, own[name], own[gap])
-        ratio = 10 ** float(np.median(np.log10(own[name] / own[gap]))) if len(own) else float("nan")
+        shown = grid[(grid[name] > 0) & (grid[gap] > 0)]
+        _scatter(axis, shown, name, gap, legend=number == 0)
+        _diagonal(axis, shown[name], shown[gap])
+        ratio = 10 ** float(np.median(np.log10(shown[name] / shown[gap]))) if len(shown) else float("nan")
         tau = _tau(grid, name, gap)
         axis.set_title(f"{PREDICTIONS[name]}\nτ = {tau}, median ratio {ratio:.2g}", fontsize=9)
         axis.set_xlabel("predicted gap", fontsize=9)
@@ -103,16 +103,16 @@ def figure_gaps(grid: pd.DataFrame, names: Sequence[str], gap: str = "gap") -> A
 
 def _tau(grid: pd.DataFrame, name: str, gap: str) -> str:
     clusters = list(grid[list(CLUSTER)].itertuples(index=False, name=None))
-    found = with_interval(grid[name].to_numpy(dtype=float), grid[gap].to_numpy(dtype=float), clusters)
-    return f"{found.value:.2f} [{found.low:.2f}, {found.high:.2f}]"
+    tau = with_interval(grid[name].to_numpy(dtype=float), grid[gap].to_numpy(dtype=float), clusters)
+    return f"{tau.value:.2f} [{tau.low:.2f}, {tau.high:.2f}]"
 
 
-def _scatter(axis: Any, own: pd.DataFrame, x: str, y: str, legend: bool) -> None:
+def _scatter(axis: Any, grid: pd.DataFrame, x: str, y: str, legend: bool) -> None:
     """Points by data set (ink) and architecture (mark), on logarithmic axes."""
     from matplotlib.lines import Line2D
 
-    sets, kinds = list(dict.fromkeys(own["data"])), list(dict.fromkeys(own["architecture"]))
-    for (data, kind), part in own.groupby(["data", "architecture"], sort=False):
+    sets, kinds = list(dict.fromkeys(grid["data"])), list(dict.fromkeys(grid["architecture"]))
+    for (data, kind), part in grid.groupby(["data", "architecture"], sort=False):
         axis.scatter(part[x], part[y], s=9, color=INKS[sets.index(data) % len(INKS)], marker=MARKS[kind], alpha=0.45,
                      linewidths=0)  # fmt: skip
     axis.set_xscale("log")
@@ -142,16 +142,16 @@ def figure_training(grid: pd.DataFrame) -> Any:
     for number, (axis, name, label) in enumerate(
         zip(axes, ("trace_ratio", "soft_rank"), ("Tr C / Tr F", "rank_λ(F) / n"), strict=True)
     ):
-        told, drawn_x = [], []
+        titles, drawn_x = [], []
         for part, ink in (("test", TEST), ("train", TRAIN)):
             x = grid[f"{name}_{part}"] / (grid["samples"] if name == "soft_rank" else 1)
-            own = (x > 0) & (grid["gap"] > 0)
+            positive = (x > 0) & (grid["gap"] > 0)
             words = "training data" if part == "train" else "test data"
-            axis.scatter(x[own], grid["gap"][own], s=9, color=ink, alpha=0.4, linewidths=0, label=words)
+            axis.scatter(x[positive], grid["gap"][positive], s=9, color=ink, alpha=0.4, linewidths=0, label=words)
             clusters = list(grid[list(CLUSTER)].itertuples(index=False, name=None))
             tau = with_interval(x.to_numpy(), grid["gap"].to_numpy(), clusters)
-            told.append(f"{words}: τ = {tau.value:.2f} [{tau.low:.2f}, {tau.high:.2f}]")
-            drawn_x.append(x[own])
+            titles.append(f"{words}: τ = {tau.value:.2f} [{tau.low:.2f}, {tau.high:.2f}]")
+            drawn_x.append(x[positive])
         axis.set_xscale("log")
         axis.set_yscale("log")
         if name == "soft_rank":
@@ -159,7 +159,7 @@ def figure_training(grid: pd.DataFrame) -> Any:
             _diagonal(axis, drawn_x[1], usable)
         else:
             axis.axvline(1, color=GREY, linewidth=0.9, zorder=0)
-        axis.set_title("\n".join(told), fontsize=9)
+        axis.set_title("\n".join(titles), fontsize=9)
         axis.set_xlabel(label, fontsize=9)
         axis.set_ylabel(GAP_LABELS["gap"] if number == 0 else "", fontsize=9)
     axes[0].legend(frameon=False, fontsize=8)
@@ -178,13 +178,11 @@ def figure_windows(grid: pd.DataFrame) -> Any:
     for number, (axis, (along, label)) in enumerate(zip(axes, sides, strict=True)):
         for name, ink in zip(WINDOWED, (INKS[0], INKS[3], INKS[1], "#999999", INKS[2]), strict=True):
             if name in grid and grid[name].notna().any():
-                found = windows(grid[along], grid[name] / grid["samples"], grid["gap"], clusters)
-                places = [place for place, _ in found]
-                axis.plot(
-                    places, [tau.value for _, tau in found], color=ink, linewidth=1.6, label=f"{labels[name]} / n"
-                )
+                taus = windows(grid[along], grid[name] / grid["samples"], grid["gap"], clusters)
+                places = [place for place, _ in taus]
+                axis.plot(places, [tau.value for _, tau in taus], color=ink, linewidth=1.6, label=f"{labels[name]} / n")
                 if name in BANDS:
-                    lows, highs = [tau.low for _, tau in found], [tau.high for _, tau in found]
+                    lows, highs = [tau.low for _, tau in taus], [tau.high for _, tau in taus]
                     axis.fill_between(places, lows, highs, color=ink, alpha=0.15, linewidth=0)
         axis.set_xscale("log")
         axis.xaxis.set_major_formatter("{x:g}")
@@ -210,11 +208,11 @@ def figure_relations(grid: pd.DataFrame) -> Any:
         apart = f"E[JᵀE[{inner}]J]"
         for part, ink in (("test", TEST), ("train", TRAIN)):
             words = "training data" if part == "train" else "test data"
-            own = grid[(grid[f"size_{letter}_{part}"] > 0) & (grid[f"size_{letter}_apart_{part}"] > 0)]
-            left.scatter(own[f"size_{letter}_{part}"], own[f"size_{letter}_apart_{part}"], s=8, color=ink, alpha=0.4,
-                         linewidths=0, label=words)  # fmt: skip
-            if len(own):
-                _diagonal(left, own[f"size_{letter}_{part}"], own[f"size_{letter}_apart_{part}"])
+            shown = grid[(grid[f"size_{letter}_{part}"] > 0) & (grid[f"size_{letter}_apart_{part}"] > 0)]
+            left.scatter(shown[f"size_{letter}_{part}"], shown[f"size_{letter}_apart_{part}"], s=8, color=ink,
+                         alpha=0.4, linewidths=0, label=words)  # fmt: skip
+            if len(shown):
+                _diagonal(left, shown[f"size_{letter}_{part}"], shown[f"size_{letter}_apart_{part}"])
             _histogram(right, grid[f"cosine_{letter}_{part}"], ink, words)
         left.set_xscale("log")
         left.set_yscale("log")
@@ -241,8 +239,8 @@ def _histogram(axis: Any, values: Any, ink: str, label: str) -> None:
     """Cosines in bins of 0.02, and how many of them are above 0.9."""
     known = np.asarray(values, dtype=float)
     known = known[np.isfinite(known)]
-    told = f"{label}: {(known > 0.9).mean():.0%} above 0.9" if len(known) else label
-    axis.hist(known, bins=np.linspace(0, 1, 51), color=ink, alpha=0.55, label=told)
+    text = f"{label}: {(known > 0.9).mean():.0%} above 0.9" if len(known) else label
+    axis.hist(known, bins=np.linspace(0, 1, 51), color=ink, alpha=0.55, label=text)
     lowest = [patch.get_x() for patch in axis.patches if patch.get_height() > 0]
     axis.set_xlim(min([0.8, *lowest]) - 0.02, 1.0)
     axis.legend(frameon=False, fontsize=7, loc="upper left")
@@ -259,15 +257,15 @@ def figure_best(table: pd.DataFrame) -> Any:
     for number, (axis, (against, data)) in enumerate(zip(axes, product(GAPS, sets), strict=True)):
         for place, samples in enumerate(sizes):
             chosen = (table["against"] == against) & (table["data"] == data) & (table["samples"] == samples)
-            own = table[chosen].set_index("measure").reindex(order)
+            rows = table[chosen].set_index("measure").reindex(order)
             height = np.arange(len(order)) + 0.22 * (place - (len(sizes) - 1) / 2)
-            errors = np.array([own["tau"] - own["low"], own["high"] - own["tau"]]).clip(min=0)
-            axis.errorbar(own["tau"], height, xerr=errors, color=INKS[place % len(INKS)], marker="o", markersize=4,
+            errors = np.array([rows["tau"] - rows["low"], rows["high"] - rows["tau"]]).clip(min=0)
+            axis.errorbar(rows["tau"], height, xerr=errors, color=INKS[place % len(INKS)], marker="o", markersize=4,
                           linestyle="none", capsize=2, label=f"n = {samples:,}")  # fmt: skip
-            if own["tau"].notna().any():
-                best = int(np.nanargmax(own["tau"]))
-                axis.plot(own["tau"].iloc[best], height[best], marker="o", markersize=10, color=INKS[place % len(INKS)],
-                          markerfacecolor="none", linestyle="none")  # fmt: skip
+            if rows["tau"].notna().any():
+                best = int(np.nanargmax(rows["tau"]))
+                axis.plot(rows["tau"].iloc[best], height[best], marker="o", markersize=10,
+                          color=INKS[place % len(INKS)], markerfacecolor="none", linestyle="none")  # fmt: skip
         axis.axvline(0, color=GREY, linewidth=0.8)
         axis.set_yticks(range(len(order)), names if number % columns == 0 else [""] * len(order), fontsize=9)
         axis.set_ylim(len(order) - 0.4, -0.6)
@@ -290,10 +288,10 @@ def figure_sampling(grid: pd.DataFrame) -> Any:
         ("waic", "loss_test", "WAIC", "test loss"),
     )
     for number, (axis, (x, y, across, up)) in enumerate(zip(axes, sides, strict=True)):
-        own = grid[(grid[x] > 0) & (grid[y] > 0)]
-        _scatter(axis, own, x, y, legend=number == 0)
-        _diagonal(axis, own[x], own[y])
-        middle = float(np.median(own[y] / own[x])) if len(own) else float("nan")
+        shown = grid[(grid[x] > 0) & (grid[y] > 0)]
+        _scatter(axis, shown, x, y, legend=number == 0)
+        _diagonal(axis, shown[x], shown[y])
+        middle = float(np.median(shown[y] / shown[x])) if len(shown) else float("nan")
         axis.set_title(f"median of {up} / x: {middle:.2f}", fontsize=9)
         axis.set_xlabel(across, fontsize=9)
         axis.set_ylabel(up, fontsize=9)

@@ -53,10 +53,10 @@ def pooled(jobs: Sequence[Network]) -> tuple[tuple[Tensor, Tensor], dict[str, in
     images, labels, starts, total = [], [], {}, 0
     for name in dict.fromkeys(job.data for job in jobs):
         most = max(job.samples for job in jobs if job.data == name)
-        own = data_set(name, jobs[0].inputs).first(train=most).train
+        training = data_set(name, jobs[0].inputs).first(train=most).train
         starts[name] = total
-        images.append(inputs(own[0], jobs[0].architecture))
-        labels.append(own[1])
+        images.append(inputs(training[0], jobs[0].architecture))
+        labels.append(training[1])
         total += most
     return (torch.cat(images), torch.cat(labels)), starts
 
@@ -66,9 +66,9 @@ def fitted(jobs: Sequence[Network], folder: Path, seconds: float = math.inf) -> 
 
     Unfinished work is kept in `folder`, and in the end the weights alone, about a third of it.
     """
-    found = folder / _WEIGHTS
-    if found.is_file():
-        return _loaded(found, jobs)
+    file = folder / _WEIGHTS
+    if file.is_file():
+        return _loaded(file, jobs)
     data, starts = pooled(jobs)
     members = [
         Member(
@@ -79,7 +79,7 @@ def fitted(jobs: Sequence[Network], folder: Path, seconds: float = math.inf) -> 
     population, spent = _train(jobs, members, data, folder, seconds)
     weights = torch.cat([tensor.flatten(1) for tensor in population.parameters.values()], 1).cpu()
     diverged = [population.diverged.get(m, -1) for m in range(len(jobs))]
-    _save(found, weights=weights.numpy(), diverged=np.array(diverged), seconds=spent / len(jobs), seeds=_seeds(jobs))
+    _save(file, weights=weights.numpy(), diverged=np.array(diverged), seconds=spent / len(jobs), seeds=_seeds(jobs))
     (folder / _STATE).unlink(missing_ok=True)
     return Fitted(weights, diverged, spent / len(jobs))
 
@@ -103,15 +103,15 @@ def cross_validated(jobs: Sequence[Network], folder: Path, seconds: float = math
     assert without.accuracy is not None
     rows, start = [], 0
     for job in jobs:
-        own = slice(start, start + job.folds)
+        models = slice(start, start + job.folds)
         start += job.folds
-        gaps = without.loss[own] - within.loss[own]
+        gaps = without.loss[models] - within.loss[models]
         rows.append(
             {
                 "outcome": "finished" if bool(gaps.isfinite().all()) else "diverged",
-                "cv_loss": float(without.loss[own].mean()),
-                "cv_train_loss": float(within.loss[own].mean()),
-                "cv_accuracy": float(without.accuracy[own].mean()),
+                "cv_loss": float(without.loss[models].mean()),
+                "cv_train_loss": float(within.loss[models].mean()),
+                "cv_accuracy": float(without.accuracy[models].mean()),
                 "cv_gap": float(gaps.mean()),
                 "cv_stderr": float(gaps.std() / math.sqrt(job.folds)),
                 "cv_seconds": spent / len(jobs),
@@ -150,7 +150,7 @@ def _save(path: Path, **arrays: Any) -> None:
 
 
 def _loaded(path: Path, jobs: Sequence[Network]) -> Fitted:
-    with np.load(path, allow_pickle=False) as found:
-        if found["seeds"].tolist() != _seeds(jobs).tolist():
+    with np.load(path, allow_pickle=False) as arrays:
+        if arrays["seeds"].tolist() != _seeds(jobs).tolist():
             raise InputError(f"{path} holds the weights of other networks — delete it")
-        return Fitted(torch.from_numpy(found["weights"]), found["diverged"].tolist(), float(found["seconds"]))
+        return Fitted(torch.from_numpy(arrays["weights"]), arrays["diverged"].tolist(), float(arrays["seconds"]))

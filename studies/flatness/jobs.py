@@ -89,14 +89,14 @@ def _decays(settings: FlatnessSettings) -> dict[tuple[str, str], list[float]]:
     unknown = [name for name in settings.arms if name not in ARMS]
     if unknown or not settings.arms:
         raise InputError(f"arms must be some of {', '.join(ARMS)}, got {list(settings.arms)}")
-    found: dict[tuple[str, str], set[float]] = {}
+    by_training: dict[tuple[str, str], set[float]] = {}
     for name in settings.arms:
-        found.setdefault(ARMS[name].training, set()).update(ARMS[name].decays)
-    everywhere = set().union(*found.values())
+        by_training.setdefault(ARMS[name].training, set()).update(ARMS[name].decays)
+    everywhere = set().union(*by_training.values())
     if not set(settings.decays) <= everywhere:
         raise InputError(f"decays must be some of those of the arms, {sorted(everywhere)}, got {list(settings.decays)}")
     chosen = set(settings.decays) or everywhere
-    return {training: sorted(decays & chosen) for training, decays in found.items()}
+    return {training: sorted(decays & chosen) for training, decays in by_training.items()}
 
 
 def _job(
@@ -130,10 +130,10 @@ def together(job: Network) -> tuple[Any, ...]:
 
 def batches(jobs: Sequence[Network], places: Iterable[int]) -> list[list[int]]:
     """Places of jobs as they are measured: networks on the same data side by side."""
-    found: dict[tuple[str, int], list[int]] = {}
+    by_size: dict[tuple[str, int], list[int]] = {}
     for place in sorted(places):
-        found.setdefault((jobs[place].data, jobs[place].samples), []).append(place)
-    return list(found.values())
+        by_size.setdefault((jobs[place].data, jobs[place].samples), []).append(place)
+    return list(by_size.values())
 
 
 # Of an H200: seconds for one sample's gradient, for one step whatever its size, and for the curvature of a network:

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
 
 from basinscope.landscape import watanabe_nbeta
+from basinscope.runs.scratch import Scratch, Unfinished
+from basinscope.runs.study import Result
 
 from .cases import landscapes, network_of
-from .fitting import Fitted
-from .jobs import Network
-from .matrices import matrices
-from .outputs import Outputs, outputs
+from .fitting import Fitted, cross_validated, fitted
+from .jobs import Network, batches, cost, training
+from .matrices import Outputs, matrices, outputs
 from .polishing import polished
 from .posterior import Chains, Posterior
 from .spectra import Basis, bases, numbers, regularized
@@ -33,13 +34,13 @@ def measured(jobs: Sequence[Network], fit: Fitted, numbers_of: Sequence[int]) ->
             rows.append({**row, "outcome": "diverged"})
             continue
         began = time.monotonic()
-        found, turned[place] = curvature(job, fit, number)
-        rows.append({**row, "outcome": "finished", **found, "curvature_seconds": time.monotonic() - began})
+        values, turned[place] = curvature(job, fit, number)
+        rows.append({**row, "outcome": "finished", **values, "curvature_seconds": time.monotonic() - began})
     sampled = [place for place in turned if jobs[place].draws]
     if sampled:
         began = time.monotonic()
-        own, points = [jobs[place] for place in sampled], fit.weights[[numbers_of[place] for place in sampled]]
-        for place, more in zip(sampled, samplings(own, points, [turned[place] for place in sampled]), strict=True):
+        networks, points = [jobs[place] for place in sampled], fit.weights[[numbers_of[place] for place in sampled]]
+        for place, more in zip(sampled, samplings(networks, points, [turned[place] for place in sampled]), strict=True):
             rows[place] |= more
             for name in ("llc", "llc_bayes"):
                 rows[place][f"{name}_remainder"] = more[name] - rows[place][f"half_soft_rank_{name}"]
@@ -65,21 +66,21 @@ def curvature(job: Network, fit: Fitted, number: int) -> tuple[Row, list[Basis]]
         seen = outputs(lands[part])
         few = slice(job.test_matrices or None) if part == "test" else slice(None)
         land = lands[part].subset(few)
-        found = matrices(land, Outputs(seen.scores[few], seen.labels[few]), job.relations)
-        own = bases(found.fisher, found.layers)
+        whole = matrices(land, Outputs(seen.scores[few], seen.labels[few]), job.relations)
+        turned_here = bases(whole.fisher, whole.layers)
         point = land.flatten(land.parameters)
         row |= {f"{name}_{part}": value for name, value in seen.numbers().items()}
-        values = numbers(found, own, job.weight_decay, job.samples, point)
+        values = numbers(whole, turned_here, job.weight_decay, job.samples, point)
         row |= {f"{name}_{part}": value for name, value in values.items()}
         if part == "train":
-            turned = own
+            turned = turned_here
             row["weight_norm"] = float(point.double().norm())
             for name, nbeta in temperatures(job).items() if job.draws else ():
-                there = regularized(found.fisher, job.weight_decay + job.gamma / nbeta)
-                row[f"half_soft_rank_{name}"] = there.soft_rank / 2
+                penalized = regularized(whole.fisher, job.weight_decay + job.gamma / nbeta)
+                row[f"half_soft_rank_{name}"] = penalized.soft_rank / 2
                 if name == "llc_bayes":
-                    row["half_tic_fluctuation"] = there.trace_with(found.covariance) / 2
-        del found
+                    row["half_tic_fluctuation"] = penalized.trace_with(whole.covariance) / 2
+        del whole
     held = outputs(lands["held"]).numbers()
     row |= {f"{name}_held": held[name] for name in ("loss", "accuracy")}
     row |= {"gap": row["loss_test"] - row["loss_train"], "gap_held": row["loss_held"] - row["loss_train"]}
@@ -129,3 +130,25 @@ def _columns(name: str, nbeta: float, chains: Chains, number: int, gamma: float)
         f"{name}_acceptance": float(chains.acceptance[number]),
         f"{name}_gamma": gamma,
     }
+
+
+def run_population(jobs: Sequence[Network], scratch: Scratch) -> Iterator[Mapping[int, Result]]:
+    """Hand out the results of the wanted jobs as they come, by their places; `Unfinished` when the time is up.
+
+    Unfinished training and the weights are kept, and networks measured before are not measured again.
+    """
+    if jobs[0].part == "folds":
+        rows = cross_validated(jobs, scratch.folder, scratch.seconds_left)
+        yield {place: Result([row]) for place, row in enumerate(rows)}
+        return
+    fit = fitted(jobs, scratch.folder, scratch.seconds_left)
+    speed = 1.0
+    for places in batches(jobs, scratch.wanted):
+        networks = [jobs[place] for place in places]
+        expected = sum(cost(job) - training(job) for job in networks)
+        if speed * expected > scratch.seconds_left:
+            raise Unfinished
+        started = time.monotonic()
+        rows = measured(networks, fit, places)
+        speed = (time.monotonic() - started) / max(1e-9, expected)
+        yield {place: Result([row]) for place, row in zip(places, rows, strict=True)}

@@ -17,8 +17,7 @@ from torch import Tensor
 from .cases import landscape, network_of, samples_of
 from .fitting import Fitted
 from .jobs import Network
-from .matrices import matrices
-from .outputs import outputs
+from .matrices import matrices, outputs
 from .spectra import Newton, newton
 from .stacks import Stack
 
@@ -90,8 +89,8 @@ def _round(places: Mapping[int, Network], fit: Fitted) -> tuple[list[Newton], Po
 
 def _step(job: Network, fit: Fitted, number: int) -> Newton:
     land = landscape(job, fit.point(number, network_of(job)), samples_of(job)[0])
-    found = matrices(land, outputs(land), relations=False)
-    return newton(found, job.weight_decay, job.samples, land.flatten(land.parameters))
+    whole = matrices(land, outputs(land), relations=False)
+    return newton(whole, job.weight_decay, job.samples, land.flatten(land.parameters))
 
 
 @torch.no_grad()

@@ -152,12 +152,12 @@ class Posterior(Stack):
 
     def _pull(self, gradient: Tensor, scales: Sequence[Tensor]) -> Tensor:
         """D Uᵀ g: the gradient with respect to z."""
-        found = torch.empty_like(gradient)
+        pulled = torch.empty_like(gradient)
         for stack, scale in zip(self._stacks, scales, strict=True):
             places = stack.index.flatten()
             outer = gradient[:, places].unflatten(1, stack.index.shape)
-            found[:, places] = (scale * (stack.outward.mT @ outer @ stack.inward)).flatten(1)
-        return found
+            pulled[:, places] = (scale * (stack.outward.mT @ outer @ stack.inward)).flatten(1)
+        return pulled
 
     def slopes(self) -> Tensor:
         """∇L_n(θ), (M, d)."""
@@ -188,7 +188,7 @@ class Posterior(Stack):
         value, losses = energy(delta)
         tuners = [DualAveraging(0.1, ACCEPTANCE) for _ in seeds]
         sums = _Moments.of(self.base)
-        kept: list[tuple[Tensor, Tensor]] = []
+        recorded: list[tuple[Tensor, Tensor]] = []
         accepted = torch.zeros(len(seeds), dtype=torch.float64)
         for number in range(warmup + draws):
             noise = torch.stack([torch.randn(position.shape[1], generator=each) for each in generators])
@@ -221,8 +221,8 @@ class Posterior(Stack):
                 accepted += chance
                 sums.add(losses)
                 virial = (position.double() * slope.double()).mean(1)
-                kept.append(((losses - self.base).mean(1), virial))
-        excesses, virials = (torch.stack(column, 1).cpu().numpy() for column in zip(*kept, strict=True))
+                recorded.append(((losses - self.base).mean(1), virial))
+        excesses, virials = (torch.stack(column, 1).cpu().numpy() for column in zip(*recorded, strict=True))
         predictive = (sums.log_sum - math.log(draws)).mean(1)
         return Chains(
             excesses,

@@ -16,8 +16,7 @@ from torch import Tensor
 
 from basinscope.errors import InputError
 
-from .matrices import Layer, Matrices
-from .outputs import cosine
+from .matrices import Layer, Matrices, cosine
 
 TRUNCATION = 1e-3  # Thomas et al. invert F on eigenvalues above this fraction of the largest
 _BLOCK, _POWERS = 512, 2  # vectors that find the leading eigenvalues, and how often F is applied to them
@@ -58,8 +57,8 @@ def regularized(fisher: Tensor, level: float) -> Regularized:
     """Factorize F + λI.
 
     Examples:
-        >>> found = regularized(torch.diag(torch.tensor([1.0, 3.0], dtype=torch.float64)), 1.0)
-        >>> [round(value, 6) for value in (found.soft_rank, found.soft_rank_2, found.half_log_det)]
+        >>> spectrum = regularized(torch.diag(torch.tensor([1.0, 3.0], dtype=torch.float64)), 1.0)
+        >>> [round(value, 6) for value in (spectrum.soft_rank, spectrum.soft_rank_2, spectrum.half_log_det)]
         [1.25, 0.8125, 1.039721]
     """
     if not 0 < level < math.inf:
@@ -98,8 +97,8 @@ def leading(matrix: Tensor, fraction: float, seed: int = 0) -> tuple[Tensor, Ten
             vectors = basis @ rotation
         cut = fraction * float(values[-1])
         if 2 * block >= size or float(values[0]) < 0.5 * cut:
-            kept = values > cut
-            return values[kept].flip(0), vectors[:, kept].flip(1)
+            large = values > cut
+            return values[large].flip(0), vectors[:, large].flip(1)
         block *= 2
 
 
@@ -120,20 +119,20 @@ class Newton:
     decrement: float
 
 
-def newton(found: Matrices, weight_decay: float, samples: int, point: Tensor) -> Newton:
+def newton(matrices: Matrices, weight_decay: float, samples: int, point: Tensor) -> Newton:
     """The Newton step of a network with weights `point`, Λ its `weight_decay`, n = `samples`."""
-    inverse = regularized(found.fisher, weight_decay)
-    shift = weight_decay * point.to(found.gradient)
-    crossed = torch.outer(found.gradient, shift)
-    penalized = found.covariance + crossed + crossed.T + torch.outer(shift, shift)
-    residual = found.gradient + shift
+    inverse = regularized(matrices.fisher, weight_decay)
+    shift = weight_decay * point.to(matrices.gradient)
+    crossed = torch.outer(matrices.gradient, shift)
+    penalized = matrices.covariance + crossed + crossed.T + torch.outer(shift, shift)
+    residual = matrices.gradient + shift
     return Newton(
         inverse, residual, inverse.trace_with(penalized) / samples, float(residual @ inverse.inverse @ residual)
     )
 
 
 def numbers(
-    found: Matrices, turned: Sequence[Basis], weight_decay: float, samples: int, point: Tensor
+    matrices: Matrices, turned: Sequence[Basis], weight_decay: float, samples: int, point: Tensor
 ) -> dict[str, float]:
     """All numbers of one network on one set of samples.
 
@@ -143,8 +142,8 @@ def numbers(
     the number of eigenvalues of F above 0.001 ‖F‖ and `thomas_tic` (1/n) Tr C F⁺ on those. Numbers of F̄ and C̄ are
     there only where these are.
     """
-    fisher, covariance = found.fisher, found.covariance
-    step = newton(found, weight_decay, samples, point)
+    fisher, covariance = matrices.fisher, matrices.covariance
+    step = newton(matrices, weight_decay, samples, point)
     inverse = step.inverse
     values, vectors = leading(fisher, TRUNCATION)
     inner = ((covariance @ vectors) * vectors).sum(0)
@@ -166,7 +165,7 @@ def numbers(
         "size_c": float(covariance.norm()),
         "size_f": float(fisher.norm()),
     }
-    for letter, matrix, apart in (("c", covariance, found.covariance_apart), ("f", fisher, found.fisher_apart)):
+    for letter, matrix, apart in (("c", covariance, matrices.covariance_apart), ("f", fisher, matrices.fisher_apart)):
         if apart is not None:
             row |= {f"size_{letter}_apart": float(apart.norm()), f"cosine_{letter}": cosine(matrix, apart)}
     stand_ins = {
@@ -214,7 +213,7 @@ class Basis:
 
 def bases(fisher: Tensor, layers: list[Layer]) -> list[Basis]:
     """The eigenbases of all layers. Their factors are small, and small eigenproblems are a CPU's work."""
-    found = []
+    results = []
     for layer in layers:
         (outer, outward), (inner, inward) = (torch.linalg.eigh(side.cpu()) for side in (layer.outward, layer.inward))
         outward, inward = outward.to(fisher), inward.to(fisher)
@@ -222,5 +221,5 @@ def bases(fisher: Tensor, layers: list[Layer]) -> list[Basis]:
         block = fisher[places[:, None], places].view(*layer.index.shape, *layer.index.shape)
         turned = torch.einsum("oipb,pa->oiab", block @ inward, outward)
         moments = ((turned * inward[None, :, None]).sum(1) * outward[:, :, None]).sum(0)
-        found.append(Basis(layer.index, outward, inward, torch.outer(outer, inner).to(fisher), moments))
-    return found
+        results.append(Basis(layer.index, outward, inward, torch.outer(outer, inner).to(fisher), moments))
+    return results

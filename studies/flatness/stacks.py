@@ -49,7 +49,7 @@ class Stack:
         """l_i(θ + δ), (M, n) in float64."""
         points, (inputs, target) = self._rows(delta), self._pool
         with full_precision():
-            pieces = [self._program.evaluate(points, inputs[own], target[own])[0] for own in self._tiles()]
+            pieces = [self._program.evaluate(points, inputs[tile], target[tile])[0] for tile in self._tiles()]
         return torch.cat([piece.double() for piece in pieces], 1)
 
     @torch.no_grad()
@@ -58,8 +58,8 @@ class Stack:
         points, (inputs, target) = self._rows(delta), self._pool
         total, part = torch.zeros_like(points), torch.zeros_like(points)
         with full_precision():
-            for own in self._tiles():
-                batch, wanted = inputs[own], target[own]
+            for tile in self._tiles():
+                batch, wanted = inputs[tile], target[tile]
                 everywhere = batch.expand(len(points), *batch.shape), wanted.expand(len(points), *wanted.shape)
                 self._program.gradient(points, *everywhere, part, None)
                 total.add_(part, alpha=len(batch) / self.land.n)

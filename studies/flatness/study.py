@@ -16,8 +16,8 @@ from .arms import select
 from .criterion import criterion_table
 from .figures import draw
 from .jobs import Network, cost, jobs, together
-from .page import page
-from .running import run_population
+from .measuring import run_population
+from .report import page
 from .settings import SCALES, FlatnessSettings
 from .tables import finished, joined, kendall_table, tables
 
@@ -62,15 +62,15 @@ class Flatness(Study):
         """Table 1, the paper's τ beside ours."""
         main = select(results.table, results.settings.arms[0])
         table = kendall_table(finished(joined(main)), only=["all"])
-        own = table[(table["way"] == "as printed") & (table["against"] == "held out")]
+        taus = table[(table["way"] == "as printed") & (table["against"] == "held out")]
         beside = table[(table["way"] == "as printed") & (table["against"] == "test set")].set_index("measure")["tau"]
         rows = [
             {**{name: row[name] for name in ("label", "paper", "tau", "low", "high")}, "test": beside[row["measure"]]}
-            for row in own.to_dict("records")
+            for row in taus.to_dict("records")
             if row["paper"] == row["paper"]
         ]
         order = [row["tau"] for row in rows]
-        ranks = own.set_index("measure")["tau"]
+        ranks = taus.set_index("measure")["tau"]
         soft, trace, norm = (float(ranks.get(f"{name}_train", math.nan)) for name in ("soft_rank", "trace_f", "norm_f"))
         verdict: Literal["ok", "doubtful", "failed"] = "ok" if order and soft == max(order) else "doubtful"
         verdict = verdict if soft > trace else "failed"
@@ -79,7 +79,7 @@ class Flatness(Study):
                 "The soft rank orders networks by their gap, trace and norm do not",
                 "τ = 0.84 (soft rank), 0.28 (trace), 0.08 (norm): Table 1",
                 f"τ = {soft:.2f} (soft rank), {trace:.2f} (trace), {norm:.2f} (norm) over "
-                f"{int(own['networks'].max()) if len(own) else 0} networks, the gap on samples held out from the "
+                f"{int(taus['networks'].max()) if len(taus) else 0} networks, the gap on samples held out from the "
                 f"training file; {float(beside.get('soft_rank_train', math.nan)):.2f} (soft rank) with "
                 "that on the test sets",
                 verdict,

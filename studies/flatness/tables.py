@@ -110,7 +110,7 @@ def finished(grid: pd.DataFrame) -> pd.DataFrame:
 def predicted(grid: pd.DataFrame) -> pd.DataFrame:
     """The grid with predictions of the gap, and n times those that Table 1 ranks."""
     n = grid["samples"]
-    found = {
+    predictions = {
         "eq8_test": grid["trace_ratio_test"] * grid["soft_rank_test"] / n,
         "eq6_test": grid["trace_ratio_test"] / n,
         "eq7_test": grid["trace_ratio_test"] * grid["thomas_rank_test"] / n,
@@ -125,13 +125,13 @@ def predicted(grid: pd.DataFrame) -> pd.DataFrame:
         "n_eq8_train": grid["trace_ratio_train"] * grid["soft_rank_train"],
     }
     if "fluctuation" in grid:
-        found |= {
+        predictions |= {
             "fluctuation_gap": 2 * grid["fluctuation"] / n,
             "llc_gap": 2 * grid["llc_bayes"] / n,
             "waic_gap": grid["waic"] - grid["loss_train"],
             "wbic_gap": grid["wbic"] / n - grid["loss_train"],
         }
-    return grid.assign(**found)
+    return grid.assign(**predictions)
 
 
 def scopes(grid: pd.DataFrame) -> dict[str, Any]:
@@ -139,7 +139,7 @@ def scopes(grid: pd.DataFrame) -> dict[str, Any]:
     everything = np.ones(len(grid), dtype=bool)
     learned = (grid["accuracy_train"] > LEARNED).to_numpy()
     settled = (grid["decrement_train"] <= 0.1 * grid["tic_train"].abs()).to_numpy()
-    found = {
+    parts = {
         "all": everything,
         "paper's part": (
             (grid["lr"] == grid["lr"].max()) & (grid["batch_size"] == grid["batch_size"].max())
@@ -149,8 +149,8 @@ def scopes(grid: pd.DataFrame) -> dict[str, Any]:
         "learned and settled": learned & settled,
     }
     if "cv_gap" in grid:
-        found["cross-validated"] = grid["cv_gap"].notna().to_numpy()
-    return found
+        parts["cross-validated"] = grid["cv_gap"].notna().to_numpy()
+    return parts
 
 
 def kendall_table(grid: pd.DataFrame, only: Collection[str] | None = None) -> pd.DataFrame:
@@ -163,30 +163,30 @@ def kendall_table(grid: pd.DataFrame, only: Collection[str] | None = None) -> pd
 
     rows = []
     for scope, chosen in scopes(grid).items():
-        own = grid[chosen]
+        networks = grid[chosen]
         if only is not None and scope not in only:
             continue
         for measure, against in product(MEASURES, GAPS):
-            if measure.column in own and len(own) >= 3:
-                for way, found in _ways(own, measure, GAPS[against]):
-                    rows.append(_row(measure, found, scope=scope, against=against, way=way))
+            if measure.column in networks and len(networks) >= 3:
+                for way, tau in _ways(networks, measure, GAPS[against]):
+                    rows.append(_row(measure, tau, scope=scope, against=against, way=way))
     return pd.DataFrame(rows)
 
 
-def _ways(own: pd.DataFrame, measure: Measure, against: str) -> list[tuple[str, Interval]]:
-    clusters = list(own[list(CLUSTER)].itertuples(index=False, name=None))
-    gap, values = own[against].to_numpy(), own[measure.column].to_numpy(dtype=float)
-    cells = list(zip(own["data"], own["samples"], strict=True))
-    found = [("as printed", with_interval(values, gap, clusters))]
+def _ways(grid: pd.DataFrame, measure: Measure, against: str) -> list[tuple[str, Interval]]:
+    clusters = list(grid[list(CLUSTER)].itertuples(index=False, name=None))
+    gap, values = grid[against].to_numpy(), grid[measure.column].to_numpy(dtype=float)
+    cells = list(zip(grid["data"], grid["samples"], strict=True))
+    taus = [("as printed", with_interval(values, gap, clusters))]
     if measure.per_sample:
-        found.append(("per sample", with_interval(values / own["samples"].to_numpy(), gap, clusters)))
-    return [*found, ("within", with_interval(values, gap, clusters, cells))]
+        taus.append(("per sample", with_interval(values / grid["samples"].to_numpy(), gap, clusters)))
+    return [*taus, ("within", with_interval(values, gap, clusters, cells))]
 
 
-def _row(measure: Measure, found: Interval, **where: Any) -> dict[str, Any]:
+def _row(measure: Measure, tau: Interval, **where: Any) -> dict[str, Any]:
     return {
-        "measure": measure.column, "label": measure.label, "kind": measure.kind, **where, "tau": found.value,
-        "low": found.low, "high": found.high, "networks": found.count, "paper": measure.paper,
+        "measure": measure.column, "label": measure.label, "kind": measure.kind, **where, "tau": tau.value,
+        "low": tau.low, "high": tau.high, "networks": tau.count, "paper": measure.paper,
     }  # fmt: skip
 
 
@@ -195,13 +195,13 @@ def cell_table(grid: pd.DataFrame) -> pd.DataFrame:
     import pandas as pd
 
     rows = []
-    for (data, samples), own in grid.groupby(["data", "samples"], sort=False):
-        clusters = list(own[list(CLUSTER)].itertuples(index=False, name=None))
+    for (data, samples), cell in grid.groupby(["data", "samples"], sort=False):
+        clusters = list(cell[list(CLUSTER)].itertuples(index=False, name=None))
         for measure, against in product(MEASURES, GAPS):
-            if measure.column in own and own[measure.column].notna().sum() >= 3:
-                values, gap = own[measure.column].to_numpy(dtype=float), own[GAPS[against]].to_numpy()
-                found = with_interval(values, gap, clusters)
-                rows.append(_row(measure, found, data=data, samples=samples, against=against))
+            if measure.column in cell and cell[measure.column].notna().sum() >= 3:
+                values, gap = cell[measure.column].to_numpy(dtype=float), cell[GAPS[against]].to_numpy()
+                tau = with_interval(values, gap, clusters)
+                rows.append(_row(measure, tau, data=data, samples=samples, against=against))
     return pd.DataFrame(rows)
 
 
@@ -214,19 +214,19 @@ def prediction_table(grid: pd.DataFrame) -> pd.DataFrame:
     for (name, label), (against, gap) in product(PREDICTIONS.items(), GAPS.items()):
         if name not in grid:
             continue
-        own = grid[np.isfinite(grid[name]) & np.isfinite(grid[gap])]
-        usable = own[(own[name] > 0) & (own[gap] > 0)]
-        if len(own) < 3 or not len(usable):
+        known = grid[np.isfinite(grid[name]) & np.isfinite(grid[gap])]
+        usable = known[(known[name] > 0) & (known[gap] > 0)]
+        if len(known) < 3 or not len(usable):
             continue
         logs = np.log10(usable[name].to_numpy() / usable[gap].to_numpy())
-        clusters = list(own[list(CLUSTER)].itertuples(index=False, name=None))
-        tau = with_interval(own[name].to_numpy(), own[gap].to_numpy(), clusters)
+        clusters = list(known[list(CLUSTER)].itertuples(index=False, name=None))
+        tau = with_interval(known[name].to_numpy(), known[gap].to_numpy(), clusters)
         rows.append(
             {
                 "prediction": name, "label": label, "against": against, "factor": 10 ** float(np.median(logs)),
                 "error": float(np.median(np.abs(logs))), "within_two": float((np.abs(logs) < np.log10(2)).mean()),
-                "tau": tau.value, "low": tau.low, "high": tau.high, "networks": len(own),
-                "without_sign": len(own) - len(usable),
+                "tau": tau.value, "low": tau.low, "high": tau.high, "networks": len(known),
+                "without_sign": len(known) - len(usable),
             }
         )  # fmt: skip
     return pd.DataFrame(rows)

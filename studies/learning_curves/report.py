@@ -11,6 +11,7 @@ import pandas as pd
 
 from basinscope.figure_style import panels
 from studies.common.files import csv_files, readme
+from studies.common.pages import run_again
 
 from .cases import CASES
 from .tables import SUM, TRAINED, exact, summary, temperatures, value
@@ -79,9 +80,8 @@ def page(made: Mapping[str, pd.DataFrame], origin: Mapping[str, Any]) -> str:
     whole = made["summary"]
     models = list(dict.fromkeys(whole["model"]))
     sizes = sorted(whole["n"].unique())
-    missing = origin["jobs"] - origin["results"]
-    left_out = f" {missing} jobs have no result and are left out." if missing else ""
     return "\n".join([
+        "# Do Bayes and leave-one-out errors add up to 2λ/n?", "",
         answer(whole), "",
         f"This is Watanabe's Theorem 2, on {len(models)} models whose learning coefficient λ is known. Bg is the Bayes "
         "generalization error, Cv the leave-one-out error, Bt the Bayes training error (all relative to the truth), V "
@@ -99,8 +99,7 @@ def page(made: Mapping[str, pd.DataFrame], origin: Mapping[str, Any]) -> str:
         "## At other temperatures", "",
         *_tempered(made["temperatures"]), "",
         "## How it is done, and run again", "",
-        f"`basinscope study run studies/learning_curves --scale paper`; {origin['results']} jobs took "
-        f"{origin['seconds'] / 60:.0f} minutes, added up over processes of one core each.{left_out} "
+        f"{run_again(origin)} "
         "The mixture is a quadrature over its three parameters. Both regressions are linear in their last weights, and "
         "these are integrated in closed form; quadrature does the rest, over two inner weights and over three numbers "
         "of a 2 × 2 matrix. The error on new data is an integral over the true distribution, too. Twice as fine a rule "

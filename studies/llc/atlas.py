@@ -18,6 +18,7 @@ from basinscope.measures.llc import judged
 from basinscope.measures.soft_rank import soft_rank
 from basinscope.sampling.calibration import Resolution, resolution
 from basinscope.sampling.chains import ChainLosses
+from basinscope.sampling.clock import Nominal
 from basinscope.sampling.engine import Engine
 from basinscope.sampling.kernels import SGLD
 from basinscope.sampling.local import Sampler, Settings
@@ -49,7 +50,7 @@ class Cell:
 def run(job: Map) -> list[Row]:
     """Rows of `kind` cell, and for the calibrated batch size also `reference`."""
     land = teacher(trained_classifier(job.data, job.samples, job.widths, job.epochs, job.seed), job.seed)
-    sampler = Sampler(land, Settings(sampler="hmc", budget=3 * job.budget, rtol=0.02, seed=job.seed))
+    sampler = Sampler(land, Settings(sampler="hmc", budget=Nominal(3 * job.budget), rtol=0.02, seed=job.seed))
     centre = calibrated(land, sampler, job)
     wanted = list(cells(centre, job))
     facts = {"n": land.n, "parameters": land.dimension, "largest_eigenvalue": float(sampler.geometry.values[0])}
@@ -58,12 +59,12 @@ def run(job: Map) -> list[Row]:
         rows += [{"kind": "reference", **facts, **row} for row in references(sampler, centre, job)]
     measured = measure(land, wanted, job)
     lifts = predictions(land, wanted, job.seed)
-    for cell, found, lift in zip(wanted, measured, lifts, strict=True):
-        rows.append({"kind": "cell", **facts, **told(cell), **found, **lift, "is_calibrated": cell == centre})
+    for cell, excess, lift in zip(wanted, measured, lifts, strict=True):
+        rows.append({"kind": "cell", **facts, **columns_of(cell), **excess, **lift, "is_calibrated": cell == centre})
     return rows
 
 
-def told(cell: Cell) -> Row:
+def columns_of(cell: Cell) -> Row:
     """A cell as columns; its batch size as `cell_batch`, because jobs have one of their own."""
     return {
         "gamma": cell.gamma, "nbeta": cell.nbeta, "step_size": cell.step_size, "length": cell.length,
@@ -85,13 +86,13 @@ def cells(centre: Cell, job: Map) -> Iterator[Cell]:
         name: [factor * getattr(centre, name) for factor in job.factors] for name in ("gamma", "nbeta", "step_size")
     }
     values: dict[str, Sequence[Any]] = {**scaled, "length": job.lengths}
-    found = {here: None}
+    listed = {here: None}
     if job.batch_size == centre.batch_size:
         for first, second in combinations(values, 2):
-            found |= {replace(here, **{first: a, second: b}): None for a, b in product(values[first], values[second])}
+            listed |= {replace(here, **{first: a, second: b}): None for a, b in product(values[first], values[second])}
     for name, axis in values.items():
-        found |= {replace(here, **{name: value}): None for value in axis}
-    yield from found
+        listed |= {replace(here, **{name: value}): None for value in axis}
+    yield from listed
 
 
 # ---------------------------------------------------------------------- measured
@@ -118,8 +119,8 @@ def measure(land: Landscape, wanted: Sequence[Cell], job: Map) -> list[Row]:
     place = {cell: number for number, cell in enumerate(settings)}
     rows = []
     for cell in wanted:
-        kept = excess[int(KEPT * cell.length) : cell.length, place[replace(cell, length=0)]]
-        means = cell.nbeta * kept.mean(0)
+        settled = excess[int(KEPT * cell.length) : cell.length, place[replace(cell, length=0)]]
+        means = cell.nbeta * settled.mean(0)
         sound = bool(np.isfinite(means).all())
         rows.append(
             {
@@ -179,8 +180,8 @@ def predictions(land: Landscape, wanted: Sequence[Cell], seed: int) -> list[Row]
     noise = bs.trace(land, matrix="covariance", seed=seed, rtol=0.02, progress=False).value
     decays = {cell: (cell.gamma / cell.nbeta, (cell.gamma + 1 / _time(cell)) / cell.nbeta) for cell in wanted}
     unique = sorted({value for pair in decays.values() for value in pair})
-    found = soft_rank(land, weight_decay=unique, seed=seed, rtol=0.05, progress=False)
-    rank = {decay: estimate.value for decay, estimate in zip(unique, found, strict=True)}
+    estimates = soft_rank(land, weight_decay=unique, seed=seed, rtol=0.05, progress=False)
+    rank = {decay: estimate.value for decay, estimate in zip(unique, estimates, strict=True)}
     rows = []
     for cell in wanted:
         batch = min(cell.batch_size, land.n)

@@ -15,6 +15,7 @@ from basinscope.landscape import Landscape
 from basinscope.measures.llc import llc
 from basinscope.measures.soft_rank import soft_rank
 from basinscope.sampling.calibration import resolution
+from basinscope.sampling.clock import Nominal
 from basinscope.training import Every, Measure, train
 from basinscope.zoo.models import head_pattern, split_heads
 from basinscope.zoo.models.transformer import Transformer
@@ -32,35 +33,35 @@ _CHEAP = 3e7
 
 def run(job: Follow, folder: Path) -> list[Row]:
     """Rows of one view of one network."""
-    found = subject(job.case, job.size, job.seed)
+    prepared = subject(job.case, job.size, job.seed)
     if job.view == "training":
-        return through_training(job, found, folder)
+        return through_training(job, prepared, folder)
     views = {"weights": pieces, "data": subsets}
     if job.view not in views:
         raise InputError(f"view must be 'training', 'weights' or 'data', got {job.view!r}")
-    return parts(views[job.view](ended(job, found, folder)), job, found, folder / "pieces.json")
+    return parts(views[job.view](ended(job, prepared, folder)), job, prepared, folder / "pieces.json")
 
 
-def parts(named: Mapping[str, Landscape], job: Follow, found: Subject, kept: Path) -> list[Row]:
+def parts(named: Mapping[str, Landscape], job: Follow, prepared: Subject, file: Path) -> list[Row]:
     """A row for each part of the weights or the data."""
 
     def row(name: str) -> Row:
         part = named[name]
-        estimates = measured(part, job, found)
+        estimates = measured(part, job, prepared)
         return {
             "piece": name, "parameters": part.dimension, "n": part.n, "train_loss": float(part.per_sample().mean()),
             **columns(estimates), "llc_warnings": "; ".join(estimates["llc"].warnings),
         }  # fmt: skip
 
-    return one_by_one(named, row, kept)
+    return one_by_one(named, row, file)
 
 
-def through_training(job: Follow, found: Subject, folder: Path) -> list[Row]:
+def through_training(job: Follow, prepared: Subject, folder: Path) -> list[Row]:
     """A row for every moment, from the first weights to the last."""
     every = Every(epochs=max(1, job.epochs // job.moments), start=True)
 
     def look(land: Landscape) -> Mapping[str, Any]:
-        return measured(land, job, found)
+        return measured(land, job, prepared)
 
     def right(land: Landscape) -> Mapping[str, float]:
         return {"train_accuracy": accuracy(land)}
@@ -69,8 +70,8 @@ def through_training(job: Follow, found: Subject, folder: Path) -> list[Row]:
         return {"test_accuracy": accuracy(land)}
 
     run_ = train(
-        found.network, found.data.train, found.optimizer, loss=found.loss, epochs=job.epochs,
-        batch_size=found.batch_size, seed=job.seed, validation=found.data.test, record=every,
+        prepared.network, prepared.data.train, prepared.optimizer, loss=prepared.loss, epochs=job.epochs,
+        batch_size=prepared.batch_size, seed=job.seed, validation=prepared.data.test, record=every,
         measures=[
             Measure(look, every, name="look"), Measure(right, every, name="right"),
             Measure(right_elsewhere, every, name="right_elsewhere", on="validation"),
@@ -82,25 +83,25 @@ def through_training(job: Follow, found: Subject, folder: Path) -> list[Row]:
     return [{name: row.get(name) for name in keep} for row in run_.rows]
 
 
-def ended(job: Follow, found: Subject, folder: Path) -> Landscape:
+def ended(job: Follow, prepared: Subject, folder: Path) -> Landscape:
     """The trained network on its training data; heads of a transformer with parameters of their own."""
     run_ = train(
-        found.network, found.data.train, found.optimizer, loss=found.loss, epochs=job.epochs,
-        batch_size=found.batch_size, seed=job.seed, record=Every(epochs=job.epochs), folder=folder, progress=False,
+        prepared.network, prepared.data.train, prepared.optimizer, loss=prepared.loss, epochs=job.epochs,
+        batch_size=prepared.batch_size, seed=job.seed, record=Every(epochs=job.epochs), folder=folder, progress=False,
     )  # fmt: skip
     net = run_.model
     if isinstance(net, Transformer):
         net = split_heads(net)
-    return Landscape(net, found.loss, found.data.train)
+    return Landscape(net, prepared.loss, prepared.data.train)
 
 
-def measured(land: Landscape, job: Follow, found: Subject) -> dict[str, Any]:
+def measured(land: Landscape, job: Follow, prepared: Subject) -> dict[str, Any]:
     """λ̂ and, where a matrix product is cheap, half the Fisher matrix's soft rank at the same resolution, else NaN."""
-    at = resolution(land, None, found.gamma)
-    sampler = found.sampler if job.sampler == "auto" else job.sampler
+    at = resolution(land, None, prepared.gamma)
+    sampler = prepared.sampler if job.sampler == "auto" else job.sampler
     estimate = llc(
-        land, gamma=at.gamma, sampler=sampler, chains=job.chains or found.chains, draws=job.draws or None,
-        budget=job.budget, rtol=0.05, seed=job.seed, progress=False,
+        land, gamma=at.gamma, sampler=sampler, chains=job.chains or prepared.chains, draws=job.draws or None,
+        budget=Nominal(job.budget), rtol=0.05, seed=job.seed, progress=False,
     )  # fmt: skip
     half = math.nan
     if land.n * sum(weight.numel() for weight in land.module.parameters()) <= _CHEAP:
@@ -131,14 +132,14 @@ def pieces(land: Landscape) -> dict[str, Landscape]:
     """Parts of the weights with a name each: heads and feedforward parts of a transformer, stages of other networks."""
     module = land.module
     if isinstance(module, Transformer):
-        found: dict[str, Landscape] = {}
+        parts_by_name: dict[str, Landscape] = {}
         for number, block in enumerate(module.blocks):
             heads: Any = block.attention.heads  # type: ignore[union-attr]
-            found |= {f"block {number}, head {h}": land.restrict(head_pattern(number, h)) for h in range(heads)}
-            found[f"block {number}, feedforward"] = land.restrict(f"blocks.{number}.feedforward.*")
-        found["embedding"] = land.restrict("tokens.*", "positions")
-        found["read-out"] = land.restrict("readout.*")
-        return found
+            parts_by_name |= {f"block {number}, head {h}": land.restrict(head_pattern(number, h)) for h in range(heads)}
+            parts_by_name[f"block {number}, feedforward"] = land.restrict(f"blocks.{number}.feedforward.*")
+        parts_by_name["embedding"] = land.restrict("tokens.*", "positions")
+        parts_by_name["read-out"] = land.restrict("readout.*")
+        return parts_by_name
     assert isinstance(module, nn.Sequential)
     numbers = list(dict.fromkeys(name.split(".")[0] for name in land.parameters))
     return {f"{number} {type(module[int(number)]).__name__}": land.restrict(f"{number}.*") for number in numbers}

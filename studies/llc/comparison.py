@@ -21,10 +21,10 @@ MEASURED = ("llc_paper", "llc", "train_loss", "test_loss", "test_accuracy")
 
 def members(rows: pd.DataFrame) -> list[Row]:
     """Every network at every moment."""
-    kept = ("optimizer", "seed", "epoch", "outcome", "parameters", "train_loss", "train_accuracy", "test_loss",
+    names = ("optimizer", "seed", "epoch", "outcome", "parameters", "train_loss", "train_accuracy", "test_loss",
             "test_accuracy", "llc_paper", "llc_paper_stderr", "llc_paper_verdict", "llc", "llc_stderr",
             "llc_verdict")  # fmt: skip
-    return [{name: row.get(name) for name in kept} for row in rows.to_dict("records")]
+    return [{name: row.get(name) for name in names} for row in rows.to_dict("records")]
 
 
 def comparisons(rows: pd.DataFrame) -> list[Row]:
@@ -36,10 +36,10 @@ def comparisons(rows: pd.DataFrame) -> list[Row]:
     ends = rows[rows["epoch"] == rows["epoch"].max()]
     moments = {"end": tuple(ends[ends["optimizer"] == kind] for kind in KINDS), "equal loss": at_equal_loss(rows)}
     return [
-        {"moment": moment, "measurement": name, **_compared(*(_finite(own, name) for own in pair))}
+        {"moment": moment, "measurement": name, **_compared(*(_finite(group, name) for group in pair))}
         for moment, pair in moments.items()
         for name in MEASURED
-        if all(name in own and own[name].notna().any() for own in pair)
+        if all(name in group and group[name].notna().any() for group in pair)
     ]
 
 
@@ -50,8 +50,8 @@ def at_equal_loss(rows: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
     sound = rows[(rows["outcome"] == "finished") & (rows["llc_paper_verdict"] == "ok")]
     known = sound.assign(log_loss=np.log(sound["train_loss"])).sort_values("epoch")
     pairs = []
-    for _, own in known.groupby("seed"):
-        runs = [own[own["optimizer"] == kind] for kind in KINDS]
+    for _, pair in known.groupby("seed"):
+        runs = [pair[pair["optimizer"] == kind] for kind in KINDS]
         if all(len(run) > 1 for run in runs) and (both := at_one_loss(runs[0], runs[1], "log_loss")) is not None:
             pairs.append(both)
     # λ̂ that was calibrated at the end alone is none of another moment
@@ -60,21 +60,21 @@ def at_equal_loss(rows: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
     return first, second
 
 
-def _finite(own: pd.DataFrame, name: str) -> list[float]:
+def _finite(table: pd.DataFrame, name: str) -> list[float]:
     verdict = f"{name}_verdict"
-    sound = own[own[verdict] != "failed"] if verdict in own else own
+    sound = table[table[verdict] != "failed"] if verdict in table else table
     return [float(value) for value in sound[name] if math.isfinite(value)]
 
 
 def _compared(first: list[float], second: list[float]) -> Row:
     try:
-        told = welch(first, second)
+        test = welch(first, second)
     except InputError:
         means = [math.fsum(values) / len(values) if values else math.nan for values in (first, second)]
         return {"entropy_sgd": means[0], "sgd": means[1], "difference": means[0] - means[1],
                 "seeds": min(len(first), len(second))}  # fmt: skip
     return {
-        "entropy_sgd": told.first, "entropy_sgd_stderr": told.first_stderr, "sgd": told.second,
-        "sgd_stderr": told.second_stderr, "difference": told.difference, "low": told.low, "high": told.high,
-        "p": told.p, "effect": told.effect, "seeds": min(told.counts),
+        "entropy_sgd": test.first, "entropy_sgd_stderr": test.first_stderr, "sgd": test.second,
+        "sgd_stderr": test.second_stderr, "difference": test.difference, "low": test.low, "high": test.high,
+        "p": test.p, "effect": test.effect, "seeds": min(test.counts),
     }  # fmt: skip

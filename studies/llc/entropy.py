@@ -16,6 +16,7 @@ from basinscope.estimates import Estimate
 from basinscope.landscape import Landscape, watanabe_nbeta
 from basinscope.measures.llc import llc
 from basinscope.sampling.calibration import Resolution
+from basinscope.sampling.clock import Nominal
 from basinscope.training import Member, Population
 from basinscope.training.population import SGD, EntropySGD
 from basinscope.training.population.updates import Update
@@ -51,9 +52,9 @@ def run(jobs: Sequence[Descent], folder: Path) -> list[list[Row]]:
         return measured(population, jobs, data, epoch, full=epoch == last)
 
     folder.mkdir(parents=True, exist_ok=True)
-    found = one_by_one(map(str, first.looks), look, folder / "looks.json")
+    rows_of_looks = one_by_one(map(str, first.looks), look, folder / "looks.json")
     saved.unlink(missing_ok=True)
-    return [list(rows) for rows in zip(*found, strict=True)]
+    return [list(rows) for rows in zip(*rows_of_looks, strict=True)]
 
 
 # ---------------------------------------------------------------------- training
@@ -120,8 +121,10 @@ def measured(population: Population, jobs: Sequence[Descent], data: DataSet, epo
             }  # fmt: skip
     for m in sound:
         if full and jobs[m].full:
-            own = llc(lands[m], gamma=PAPER_GAMMA, budget=jobs[m].budget, seed=jobs[m].seed, progress=False)
-            rows[m] |= columns({"llc": own}) | {"half_soft_rank": own.diagnostics.get("half_soft_rank")}
+            estimate = llc(
+                lands[m], gamma=PAPER_GAMMA, budget=Nominal(jobs[m].budget), seed=jobs[m].seed, progress=False
+            )
+            rows[m] |= columns({"llc": estimate}) | {"half_soft_rank": estimate.diagnostics.get("half_soft_rank")}
     return rows
 
 

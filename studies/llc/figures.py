@@ -37,8 +37,8 @@ def draw(table: pd.DataFrame, made: Mapping[str, pd.DataFrame], folder: Path) ->
     if "resolution" in made:
         figures["resolution"] = figure_resolution(made["resolution"])
     if "atlas" in made:
-        for case, own in made["atlas"].groupby("case", sort=False):
-            figures[f"atlas_{case}"] = figure_atlas(own)
+        for case, cells in made["atlas"].groupby("case", sort=False):
+            figures[f"atlas_{case}"] = figure_atlas(cells)
     if "entropy" in made:
         figures["entropy"] = figure_entropy(made["entropy"])
     if "beyond_training" in made:
@@ -55,12 +55,12 @@ def draw(table: pd.DataFrame, made: Mapping[str, pd.DataFrame], folder: Path) ->
 def figure_truth(table: pd.DataFrame) -> Any:
     """λ̂ against λ on both axes in log, and the relative error against the number of parameters."""
     drawn, (left, right) = panels(2, 2, 5.2, 4.2)
-    for method, own in table.groupby("method", sort=False):
+    for method, rows in table.groupby("method", sort=False):
         ink, marker, name = METHODS[str(method)]
-        good = own[own["llc"] > 0]
+        good = rows[rows["llc"] > 0]
         left.plot(good["exact"], good["llc"], marker, color=ink, markersize=4, alpha=0.7, label=name)
-        right.plot(own["parameters"], own["error"], marker, color=ink, markersize=4, alpha=0.7)
-        lost = own[own["error"].isna()]
+        right.plot(rows["parameters"], rows["error"], marker, color=ink, markersize=4, alpha=0.7)
+        lost = rows[rows["error"].isna()]
         if len(lost):
             right.plot(lost["parameters"], [-1.08] * len(lost), "v", color=ink, markersize=5)
     ends = [0.5 * table["exact"].min(), 2 * table["exact"].max()]
@@ -84,17 +84,17 @@ def figure_resolution(table: pd.DataFrame) -> Any:
     cases = list(dict.fromkeys(table["case"]))
     drawn, axes = panels(len(cases), 2, 4.6, 3.3)
     for case, axis in zip(cases, axes, strict=True):
-        own = table[table["case"] == case].sort_values("rung")
+        rungs = table[table["case"] == case].sort_values("rung")
         axis.errorbar(
-            own["rung"], own["llc"], 1.96 * own["llc_stderr"], color=OURS, marker="o", markersize=4, linestyle="none",
-            capsize=2, label="λ̂ by one set of chains", zorder=3,
+            rungs["rung"], rungs["llc"], 1.96 * rungs["llc_stderr"], color=OURS, marker="o", markersize=4,
+            linestyle="none", capsize=2, label="λ̂ by one set of chains", zorder=3,
         )  # fmt: skip
-        if own["exact"].notna().any():
-            axis.plot(own["rung"], own["exact"], color="black", linewidth=1, label="exact λ_t")
-        axis.plot(own["rung"], own["half_soft_rank"], color=RANK, linestyle="--", label="½ soft rank")
-        if own["limit"].notna().any():
-            axis.axhline(own["limit"].iloc[0], color=GREY, linewidth=0.8, linestyle=":", label="λ")
-        axis.axvline(own["watanabe"].iloc[0], color=GREY, linewidth=0.6, alpha=0.6)
+        if rungs["exact"].notna().any():
+            axis.plot(rungs["rung"], rungs["exact"], color="black", linewidth=1, label="exact λ_t")
+        axis.plot(rungs["rung"], rungs["half_soft_rank"], color=RANK, linestyle="--", label="½ soft rank")
+        if rungs["limit"].notna().any():
+            axis.axhline(rungs["limit"].iloc[0], color=GREY, linewidth=0.8, linestyle=":", label="λ")
+        axis.axvline(rungs["watanabe"].iloc[0], color=GREY, linewidth=0.6, alpha=0.6)
         axis.set(xscale="log", xlabel="nβ (line: n/log n)", ylabel="λ̂")
         axis.set_title(CASES.get(str(case), str(case)), fontsize=9)
         axis.legend(frameon=False, fontsize=7)
@@ -130,27 +130,27 @@ def _bias(value: float) -> str:
 
 def _plane(table: pd.DataFrame, centre: pd.Series, first: str, second: str) -> pd.DataFrame:
     """Cells in which only two settings differ from the calibrated choice."""
-    own = table
+    plane = table
     for name in AXES:
         if name not in (first, second):
-            own = own[(own[name] / centre[name] - 1).abs() < 1e-6]
-    one, other = own[first].nunique(), own[second].nunique()
-    full = own.groupby([first, second]).ngroups == one * other
-    return own if one > 1 and other > 1 and full else own.iloc[:0]
+            plane = plane[(plane[name] / centre[name] - 1).abs() < 1e-6]
+    one, other = plane[first].nunique(), plane[second].nunique()
+    full = plane.groupby([first, second]).ngroups == one * other
+    return plane if one > 1 and other > 1 and full else plane.iloc[:0]
 
 
-def _map(axis: Any, own: pd.DataFrame, centre: pd.Series, first: str, second: str) -> Any:
+def _map(axis: Any, plane: pd.DataFrame, centre: pd.Series, first: str, second: str) -> Any:
     from matplotlib.colors import TwoSlopeNorm
     from matplotlib.patches import Rectangle
 
-    grid = own.pivot(index=second, columns=first, values="bias")
-    foreseen = own.pivot(index=second, columns=first, values="predicted")
-    lost = own.pivot(index=second, columns=first, values="diverged")
+    grid = plane.pivot(index=second, columns=first, values="bias")
+    foreseen = plane.pivot(index=second, columns=first, values="predicted")
+    lost = plane.pivot(index=second, columns=first, values="diverged")
     norm = TwoSlopeNorm(0, vmin=-1, vmax=1)
     image = axis.imshow(grid.to_numpy(float), origin="lower", aspect="auto", cmap="RdBu_r", norm=norm)
     for y in range(len(grid.index)):
         for x in range(len(grid.columns)):
-            value, told = grid.iloc[y, x], foreseen.iloc[y, x]
+            value, prediction = grid.iloc[y, x], foreseen.iloc[y, x]
             if bool(lost.iloc[y, x]):
                 axis.plot(x, y, "x", color="black")
             elif math.isfinite(value):
@@ -162,7 +162,7 @@ def _map(axis: Any, own: pd.DataFrame, centre: pd.Series, first: str, second: st
                     )
             else:
                 axis.text(x, y, "none", ha="center", va="center", fontsize=6.5, color=GREY)
-            if abs(told) > BIASED:
+            if abs(prediction) > BIASED:
                 axis.plot(x + 0.36, y + 0.32, ".", color="black", markersize=4)
     place = [list(grid.columns).index(_nearest(grid.columns, centre[first])),
              list(grid.index).index(_nearest(grid.index, centre[second]))]  # fmt: skip
@@ -187,10 +187,10 @@ def figure_entropy(table: pd.DataFrame) -> Any:
     drawn, axes = panels(1 + len(present), 3, 3.8, 3.2)
     kinds = (("sgd", "SGD", OURS), ("entropy-sgd", "Entropy-SGD", THEIRS))
     for kind, name, ink in kinds:
-        own = table[table["optimizer"] == kind]
-        for _, each in own.groupby("seed"):
+        runs = table[table["optimizer"] == kind]
+        for _, each in runs.groupby("seed"):
             axes[0].plot(each["train_loss"], each["llc_paper"], color=ink, linewidth=0.5, alpha=0.25)
-        mean = own.groupby("epoch")[["train_loss", "llc_paper"]].mean()
+        mean = runs.groupby("epoch")[["train_loss", "llc_paper"]].mean()
         axes[0].plot(mean["train_loss"], mean["llc_paper"], color=ink, marker="o", markersize=4, label=name)
     axes[0].set(xscale="log", xlabel="training loss", title="λ̂ through training, paper's settings")
     axes[0].title.set_fontsize(9)
@@ -198,16 +198,16 @@ def figure_entropy(table: pd.DataFrame) -> Any:
     axes[0].legend(frameon=False, fontsize=8)
     for name, axis in zip(present, axes[1:], strict=True):
         for place, (kind, _, ink) in enumerate(kinds):
-            own = ends[(ends["optimizer"] == kind) & ends[name].notna()]
-            spread = [place + 0.35 * (((7 * seed) % 11) / 11 - 0.5) for seed in own["seed"]]
+            runs = ends[(ends["optimizer"] == kind) & ends[name].notna()]
+            spread = [place + 0.35 * (((7 * seed) % 11) / 11 - 0.5) for seed in runs["seed"]]
             if name == "llc":  # few, and each with an error that matters
-                axis.errorbar(spread, own[name], 1.96 * own["llc_stderr"], fmt="none", ecolor=ink, elinewidth=0.8)
-                fills = [ink if verdict == "ok" else "white" for verdict in own["llc_verdict"]]
-                axis.scatter(spread, own[name], s=16, facecolors=fills, edgecolors=ink, zorder=3)
+                axis.errorbar(spread, runs[name], 1.96 * runs["llc_stderr"], fmt="none", ecolor=ink, elinewidth=0.8)
+                fills = [ink if verdict == "ok" else "white" for verdict in runs["llc_verdict"]]
+                axis.scatter(spread, runs[name], s=16, facecolors=fills, edgecolors=ink, zorder=3)
             else:
-                axis.plot(spread, own[name], "o", color=ink, markersize=3, alpha=0.5)
-            if len(own):
-                axis.plot([place - 0.25, place + 0.25], [own[name].mean()] * 2, color=ink, linewidth=2)
+                axis.plot(spread, runs[name], "o", color=ink, markersize=3, alpha=0.5)
+            if len(runs):
+                axis.plot([place - 0.25, place + 0.25], [runs[name].mean()] * 2, color=ink, linewidth=2)
         axis.set_xticks([0, 1], [name for _, name, _ in kinds])
         axis.set_xlim(-0.6, 1.6)
         axis.set_title(names[name], fontsize=9)
@@ -219,10 +219,10 @@ def figure_training(table: pd.DataFrame) -> Any:
     cases = list(dict.fromkeys(table["case"]))
     drawn, axes = panels(2 * len(cases), len(cases), 4.2, 2.8)
     for number, case in enumerate(cases):
-        own = table[table["case"] == case].sort_values("epoch")
+        rows = table[table["case"] == case].sort_values("epoch")
         above, below = axes[number], axes[len(cases) + number]
         above.sharex(below)
-        sound = own[own["llc_verdict"].isin(VERDICTS)]
+        sound = rows[rows["llc_verdict"].isin(VERDICTS)]
         above.errorbar(sound["epoch"], sound["llc"], 1.96 * sound["llc_stderr"], color=OURS, capsize=2)
         for verdict, (fill, name) in VERDICTS.items():
             marks = sound[sound["llc_verdict"] == verdict]
@@ -230,19 +230,19 @@ def figure_training(table: pd.DataFrame) -> Any:
                 above.plot(
                     marks["epoch"], marks["llc"], "o", color=OURS, markerfacecolor=fill, markersize=4.5, label=name
                 )
-        ranked = own[own["half_soft_rank"].notna()]
+        ranked = rows[rows["half_soft_rank"].notna()]
         if len(ranked):
             above.plot(
                 ranked["epoch"], ranked["half_soft_rank"], color=RANK, linestyle="--", marker=".", label="½ soft rank"
             )
         above.set_title(str(case), fontsize=9)
         above.legend(frameon=False, fontsize=8)
-        below.plot(own["epoch"], own["train_loss"], color="black", marker=".", label="training loss")
-        below.plot(own["epoch"], own["validation_loss"], color=GREY, marker=".", label="test loss")
+        below.plot(rows["epoch"], rows["train_loss"], color="black", marker=".", label="training loss")
+        below.plot(rows["epoch"], rows["validation_loss"], color=GREY, marker=".", label="test loss")
         below.set(yscale="log", xlabel="epoch")
         twin = below.twinx()
-        twin.plot(own["epoch"], own["train_accuracy"], color="#a6dba0", linestyle=":", label="training accuracy")
-        twin.plot(own["epoch"], own["test_accuracy"], color="#1b7837", linestyle=":", label="test accuracy")
+        twin.plot(rows["epoch"], rows["train_accuracy"], color="#a6dba0", linestyle=":", label="training accuracy")
+        twin.plot(rows["epoch"], rows["test_accuracy"], color="#1b7837", linestyle=":", label="test accuracy")
         twin.set_ylim(0, 1.02)
         twin.spines[["top"]].set_visible(False)
         lines = [*below.get_lines(), *twin.get_lines()]
@@ -257,23 +257,23 @@ def figure_parts(table: pd.DataFrame) -> Any:
     """λ̂ of parts of the weights and of the data, beside half their soft rank."""
     groups = list(table.groupby(["case", "view"], sort=False))
     drawn, axes = panels(len(groups), 2, 5.4, 3.4)
-    for ((case, view), own), axis in zip(groups, axes, strict=True):
-        places = range(len(own))
-        ranked = own["half_soft_rank"].notna().any()
+    for ((case, view), rows), axis in zip(groups, axes, strict=True):
+        places = range(len(rows))
+        ranked = rows["half_soft_rank"].notna().any()
         aside = 0.2 if ranked else 0.0
         for verdict, (fill, name) in VERDICTS.items():
-            sound = own["llc"].where(own["llc_verdict"] == verdict)
+            sound = rows["llc"].where(rows["llc_verdict"] == verdict)
             if sound.notna().any():
                 axis.barh(
-                    [place + aside for place in places], sound, 0.38, xerr=1.96 * own["llc_stderr"], color=fill,
+                    [place + aside for place in places], sound, 0.38, xerr=1.96 * rows["llc_stderr"], color=fill,
                     edgecolor=OURS, label=name,
                 )  # fmt: skip
         if ranked:
             axis.barh(
-                [place - aside for place in places], own["half_soft_rank"], 0.38, color=RANK, alpha=0.7,
+                [place - aside for place in places], rows["half_soft_rank"], 0.38, color=RANK, alpha=0.7,
                 label="½ soft rank",
             )  # fmt: skip
-        axis.set_yticks(list(places), own["piece"], fontsize=7)
+        axis.set_yticks(list(places), rows["piece"], fontsize=7)
         axis.invert_yaxis()
         axis.set_title(f"{case}, parts of the {view}", fontsize=9)
         axis.legend(frameon=False, fontsize=7)

@@ -15,6 +15,7 @@ from basinscope.measures.llc import judged
 from basinscope.measures.planting import plant
 from basinscope.measures.soft_rank import soft_rank
 from basinscope.sampling.calibration import Resolution
+from basinscope.sampling.clock import Nominal
 from basinscope.sampling.local import Outcome, Sampler, Settings
 from studies.common.measuring import device
 
@@ -38,24 +39,26 @@ class LadderCase:
 
 def run(job: Ladder) -> list[Row]:
     """A row for every rung."""
-    found = subject(job)
-    settings = Settings(sampler="hmc", rtol=0.02, budget=3 * job.budget, seed=job.seed)  # rungs get a third each
+    ladder = subject(job)
+    settings = Settings(
+        sampler="hmc", rtol=0.02, budget=Nominal(3 * job.budget), seed=job.seed
+    )  # rungs get a third each
     rungs = job.rungs
     if job.case == "real":  # at β of order one its w* is no minimum of the sample any more
-        top = watanabe_nbeta(found.land.n)
+        top = watanabe_nbeta(ladder.land.n)
         rungs = tuple(top * rung / max(job.rungs) for rung in job.rungs)
-    values = descend(found.land, rungs, job.gamma, settings)
+    values = descend(ladder.land, rungs, job.gamma, settings)
     halves = [
         estimate.value / 2
         for estimate in soft_rank(
-            found.land, weight_decay=[job.gamma / t for t in rungs], seed=job.seed, rtol=0.02, progress=False
+            ladder.land, weight_decay=[job.gamma / t for t in rungs], seed=job.seed, rtol=0.02, progress=False
         )
     ]
     return [
         {
-            "rung": t, "n": found.land.n, "parameters": found.land.dimension, **row, "half_soft_rank": half,
-            "exact": None if found.exact is None else found.exact(t, job.gamma), "limit": found.limit,
-            "watanabe": watanabe_nbeta(found.land.n),
+            "rung": t, "n": ladder.land.n, "parameters": ladder.land.dimension, **row, "half_soft_rank": half,
+            "exact": None if ladder.exact is None else ladder.exact(t, job.gamma), "limit": ladder.limit,
+            "watanabe": watanabe_nbeta(ladder.land.n),
         }
         for t, row, half in zip(rungs, values, halves, strict=True)
     ]  # fmt: skip
@@ -93,8 +96,8 @@ def subject(job: Ladder) -> LadderCase:
         >>> from studies.llc.jobs import jobs
         >>> from studies.llc.settings import LlcSettings
         >>> ladder = next(jobs(LlcSettings(parts=("resolution",))))
-        >>> found = subject(ladder)
-        >>> found.land.dimension, round(found.exact(1000.0, 1.0), 3)
+        >>> case = subject(ladder)
+        >>> case.land.dimension, round(case.exact(1000.0, 1.0), 3)
         (12, 4.231)
     """
     if job.case == "quadratic":

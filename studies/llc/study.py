@@ -14,7 +14,7 @@ from studies.common.files import csv_files, readme
 from . import atlas, beyond, costs, entropy, resolution, truth
 from .figures import draw
 from .jobs import Descent, Follow, Ladder, Map, Timing, Truth, cost, jobs, together
-from .page import page
+from .report import page
 from .settings import SCALES, LlcSettings
 from .tables import tables, targets
 

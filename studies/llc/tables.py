@@ -31,23 +31,23 @@ def tables(table: pd.DataFrame) -> dict[str, pd.DataFrame]:
         "beyond": {"beyond_training": _training, "beyond_parts": _parts},
         "cost": {"cost": _costs},
     }
-    found: dict[str, pd.DataFrame] = {}
-    for part, own in makers.items():
+    results: dict[str, pd.DataFrame] = {}
+    for part, makers_of_part in makers.items():
         rows = table[table["part"] == part]
         if len(rows):
-            made = {name: pd.DataFrame(make(rows.dropna(axis=1, how="all"))) for name, make in own.items()}
-            found |= {name: each for name, each in made.items() if len(each)}
-    return found
+            made = {name: pd.DataFrame(make(rows.dropna(axis=1, how="all"))) for name, make in makers_of_part.items()}
+            results |= {name: each for name, each in made.items() if len(each)}
+    return results
 
 
 # ---------------------------------------------------------------------- truth
 
 
 def _networks(rows: pd.DataFrame) -> list[Row]:
-    kept = ("decade", "seed", "parameters", "hidden_layers", "rank", "multiplicity", "exact", "method", "sampler",
+    names = ("decade", "seed", "parameters", "hidden_layers", "rank", "multiplicity", "exact", "method", "sampler",
             "llc", "llc_stderr", "error", "verdict", "reason", "spent")  # fmt: skip
     widths = ["-".join(str(int(width)) for width in each) for each in rows["widths"]]
-    chosen = [{name: row.get(name) for name in kept} for row in rows.to_dict("records")]
+    chosen = [{name: row.get(name) for name in names} for row in rows.to_dict("records")]
     return [{"widths": shown, **row} for shown, row in zip(widths, chosen, strict=True)]
 
 
@@ -56,21 +56,21 @@ def decades(rows: pd.DataFrame) -> list[Row]:
 
     A verdict of `failed` counts as a failure, and its number as an error, too, where there is one.
     """
-    found = []
-    for (method, decade), own in rows.groupby(["method", "decade"], sort=False):
-        errors = own["error"].dropna()
+    summaries = []
+    for (method, decade), group in rows.groupby(["method", "decade"], sort=False):
+        errors = group["error"].dropna()
         sizes = errors.abs()
-        found.append(
+        summaries.append(
             {
-                "method": method, "decade": int(decade), "networks": len(own),
-                "no_number": int(own["error"].isna().sum()), "failed": int((own["verdict"] == "failed").sum()),
-                "doubtful": int((own["verdict"] == "doubtful").sum()),
+                "method": method, "decade": int(decade), "networks": len(group),
+                "no_number": int(group["error"].isna().sum()), "failed": int((group["verdict"] == "failed").sum()),
+                "doubtful": int((group["verdict"] == "doubtful").sum()),
                 "median": _quantile(sizes, 0.5), "p95": _quantile(sizes, 0.95), "signed_median": _quantile(errors, 0.5),
                 "share_21_below": float((errors < -0.21).mean()) if len(errors) else math.nan,
-                "seconds": _quantile(own["spent"], 0.5),
+                "seconds": _quantile(group["spent"], 0.5),
             }
         )  # fmt: skip
-    return sorted(found, key=lambda row: (row["method"], row["decade"]))
+    return sorted(summaries, key=lambda row: (row["method"], row["decade"]))
 
 
 def _quantile(values: pd.Series, share: float) -> float:
@@ -81,15 +81,15 @@ def _quantile(values: pd.Series, share: float) -> float:
 
 
 def _ladders(rows: pd.DataFrame) -> list[Row]:
-    kept = ("case", "rung", "llc", "llc_stderr", "verdict", "exact", "limit", "half_soft_rank", "heat_capacity", "n",
+    names = ("case", "rung", "llc", "llc_stderr", "verdict", "exact", "limit", "half_soft_rank", "heat_capacity", "n",
             "parameters", "watanabe")  # fmt: skip
-    found = []
+    rungs = []
     for row in rows.to_dict("records"):
-        own = {name: row.get(name) for name in kept}
-        exact = own["exact"]
+        rung = {name: row.get(name) for name in names}
+        exact = rung["exact"]
         known = exact is not None and math.isfinite(exact)
-        found.append({**own, "error": own["llc"] / exact - 1 if known else math.nan})
-    return found
+        rungs.append({**rung, "error": rung["llc"] / exact - 1 if known else math.nan})
+    return rungs
 
 
 # ---------------------------------------------------------------------- atlas
@@ -100,20 +100,20 @@ def maps(rows: pd.DataFrame) -> list[Row]:
 
     Both are NaN where the reference failed: w* is no minimum at that resolution, and there is nothing to be biased.
     """
-    found = []
-    for case, own in rows.groupby("case", sort=False):
+    compared = []
+    for case, group in rows.groupby("case", sort=False):
         references = {
             (float(f"{row['nbeta']:.8g}"), float(f"{row['gamma']:.8g}")): row
-            for row in own[own["kind"] == "reference"].to_dict("records")
+            for row in group[group["kind"] == "reference"].to_dict("records")
         }
-        for row in own[own["kind"] == "cell"].to_dict("records"):
+        for row in group[group["kind"] == "cell"].to_dict("records"):
             at = references.get((float(f"{row['nbeta']:.8g}"), float(f"{row['gamma']:.8g}")))
             if at is None:
                 continue
             truth = math.nan if at["verdict"] == "failed" else at["llc"]
             stable = row["step_size"] * (row["nbeta"] * row["largest_eigenvalue"] + row["gamma"]) < 4
             predicted = row["share"] * (1 + row["lift"] / truth) - 1 if stable or math.isnan(truth) else math.inf
-            found.append(
+            compared.append(
                 {
                     "case": case, "gamma": row["gamma"], "nbeta": row["nbeta"], "step_size": row["step_size"],
                     "length": row["length"], "batch_size": row["cell_batch"], "llc": row["llc"],
@@ -123,29 +123,29 @@ def maps(rows: pd.DataFrame) -> list[Row]:
                     "is_calibrated": bool(row["is_calibrated"]),
                 }
             )  # fmt: skip
-    return found
+    return compared
 
 
 # ---------------------------------------------------------------------- beyond and cost
 
 
 def _training(rows: pd.DataFrame) -> list[Row]:
-    kept = ("case", "epoch", "train_loss", "validation_loss", "train_accuracy", "test_accuracy", "llc", "llc_stderr",
+    names = ("case", "epoch", "train_loss", "validation_loss", "train_accuracy", "test_accuracy", "llc", "llc_stderr",
             "llc_verdict", "half_soft_rank", "gamma", "nbeta", "llc_warnings")  # fmt: skip
-    own = rows[rows["view"] == "training"]
-    return [{name: row.get(name) for name in kept} for row in own.to_dict("records")]
+    chosen = rows[rows["view"] == "training"]
+    return [{name: row.get(name) for name in names} for row in chosen.to_dict("records")]
 
 
 def _parts(rows: pd.DataFrame) -> list[Row]:
-    kept = ("case", "view", "piece", "parameters", "n", "train_loss", "llc", "llc_stderr", "llc_verdict",
+    names = ("case", "view", "piece", "parameters", "n", "train_loss", "llc", "llc_stderr", "llc_verdict",
             "half_soft_rank", "gamma", "nbeta", "llc_warnings")  # fmt: skip
-    own = rows[rows["view"] != "training"]
-    return [{name: row.get(name) for name in kept} for row in own.to_dict("records")]
+    chosen = rows[rows["view"] != "training"]
+    return [{name: row.get(name) for name in names} for row in chosen.to_dict("records")]
 
 
 def _costs(rows: pd.DataFrame) -> list[Row]:
-    kept = ("case", "parameters", "chains", "batch", "milliseconds", "gigabytes", "where")
-    return [{name: row.get(name) for name in kept} for row in rows.to_dict("records")]
+    names = ("case", "parameters", "chains", "batch", "milliseconds", "gigabytes", "where")
+    return [{name: row.get(name) for name in names} for row in rows.to_dict("records")]
 
 
 # ---------------------------------------------------------------------- targets
@@ -165,11 +165,11 @@ def targets(made: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["target", "wanted", "found", "met"])
 
 
-def _met(target: str, wanted: str, found: str, met: bool | None) -> Row:
+def _met(target: str, wanted: str, result: str, met: bool | None) -> Row:
     return {
         "target": target,
         "wanted": wanted,
-        "found": found,
+        "found": result,
         "met": "undecided" if met is None else "yes" if met else "no",
     }
 
@@ -177,22 +177,22 @@ def _met(target: str, wanted: str, found: str, met: bool | None) -> Row:
 def _truth_targets(table: pd.DataFrame) -> list[Row]:
     rows = []
     for method in ("calibrated", "minibatch", "published"):
-        own = table[table["method"] == method]
-        if not len(own):
+        part = table[table["method"] == method]
+        if not len(part):
             continue
-        median, tail, lost = own["median"].max(), own["p95"].max(), int(own["no_number"].sum())
-        below = float((own["share_21_below"].fillna(0) * own["networks"]).sum() / own["networks"].sum())
-        told = (
-            f"worst decade: median {median:.1%}, 95th percentile {tail:.1%}; {lost} of {int(own['networks'].sum())} "
+        median, tail, lost = part["median"].max(), part["p95"].max(), int(part["no_number"].sum())
+        below = float((part["share_21_below"].fillna(0) * part["networks"]).sum() / part["networks"].sum())
+        result = (
+            f"worst decade: median {median:.1%}, 95th percentile {tail:.1%}; {lost} of {int(part['networks'].sum())} "
             f"without a number; {below:.0%} below λ by more than 21 %"
         )
         if method != "published":
             wanted = "median ≤ 5 % and 95th percentile ≤ 15 % in every decade, always a number"
             good = bool(median <= MEDIAN and tail <= TAIL and lost == 0)
             how = "without tuning" if method == "calibrated" else "minibatches alone"
-            rows.append(_met(f"λ̂ of deep linear networks, {how}", wanted, told, good))
+            rows.append(_met(f"λ̂ of deep linear networks, {how}", wanted, result, good))
         else:
-            beside = _met("The published protocol on the same networks", f"as published: {PUBLISHED}", told, None)
+            beside = _met("The published protocol on the same networks", f"as published: {PUBLISHED}", result, None)
             rows.append({**beside, "met": "for comparison"})
     return rows
 
@@ -201,25 +201,26 @@ def _ladder_targets(table: pd.DataFrame) -> list[Row]:
     known = table[table["error"].notna()]
     if not len(known):
         return []
-    span = min(math.log10(own["rung"].max() / own["rung"].min()) for _, own in table.groupby("case"))
+    span = min(math.log10(rungs["rung"].max() / rungs["rung"].min()) for _, rungs in table.groupby("case"))
     off = ((known["llc"] - known["exact"]).abs() / known["llc_stderr"]).median()
-    told = f"{span:.1f} decades; median error {known['error'].abs().median():.1%}, or {off:.1f} standard errors"
+    result = f"{span:.1f} decades; median error {known['error'].abs().median():.1%}, or {off:.1f} standard errors"
     good = bool(span >= 3.99 and known["error"].abs().median() <= MEDIAN)
-    return [_met("λ_t over four decades of nβ in one run", "four decades, median error ≤ 5 %", told, good)]
+    return [_met("λ_t over four decades of nβ in one run", "four decades, median error ≤ 5 %", result, good)]
 
 
 def _atlas_targets(table: pd.DataFrame) -> list[Row]:
-    own = table[(table["reference_verdict"] != "failed") & ~table["diverged"] & table["bias"].notna()]
-    if not len(own):
+    settings = table[(table["reference_verdict"] != "failed") & ~table["diverged"] & table["bias"].notna()]
+    if not len(settings):
         return []
-    measured, predicted = own["bias"].abs() > BIASED, own["predicted"].abs() > BIASED
+    measured, predicted = settings["bias"].abs() > BIASED, settings["predicted"].abs() > BIASED
     lost = table["diverged"]
     foreseen = lost & ~(table["predicted"].abs() <= BIASED)
-    told = (
-        f"{int(measured.sum())} of {len(own)} settings biased by more than 10 %, {int(lost.sum())} diverged; theory "
-        f"agrees on {float((measured == predicted).mean()):.0%} of them and on {int(foreseen.sum())} of those diverged"
+    result = (
+        f"{int(measured.sum())} of {len(settings)} settings biased by more than 10 %, {int(lost.sum())} diverged; "
+        f"theory agrees on {float((measured == predicted).mean()):.0%} of them and on {int(foreseen.sum())} of those "
+        f"diverged"
     )
-    return [_met("Where plain SGLD is biased by more than 10 %", "shaded on every map", told, True)]
+    return [_met("Where plain SGLD is biased by more than 10 %", "shaded on every map", result, True)]
 
 
 def _entropy_targets(table: pd.DataFrame) -> list[Row]:
@@ -228,16 +229,16 @@ def _entropy_targets(table: pd.DataFrame) -> list[Row]:
         ("llc_paper", "end", "paper's settings"), ("llc", "end", "calibrated"),
         ("llc_paper", "equal loss", "paper's settings, at equal training loss"),
     ):  # fmt: skip
-        own = table[(table["measurement"] == name) & (table["moment"] == moment)].to_dict("records")
-        if not own:
+        matching = table[(table["measurement"] == name) & (table["moment"] == moment)].to_dict("records")
+        if not matching:
             continue
-        row = own[0]
+        row = matching[0]
         p = row.get("p", math.nan)
         means = f"{row['entropy_sgd']:.4g} against {row['sgd']:.4g} over {int(row['seeds'])} seeds each"
-        told = f"{means}, p = {p:.2g}" if math.isfinite(p) else f"{means}: too few for a test"
+        result = f"{means}, p = {p:.2g}" if math.isfinite(p) else f"{means}: too few for a test"
         wanted = f"lower, as published: about {PAPER_ENTROPY[0]:g} against {PAPER_ENTROPY[1]:g}"
         decided = math.isfinite(p) and p < 0.05
-        judged = _met(f"λ̂ of Entropy-SGD against SGD, {shown}", wanted, told,
+        judged = _met(f"λ̂ of Entropy-SGD against SGD, {shown}", wanted, result,
                       bool(row["difference"] < 0) if decided else None)  # fmt: skip
         rows.append(judged if moment == "end" else {**judged, "wanted": "not published", "met": "for comparison"})
     return rows
@@ -248,6 +249,6 @@ def _cost_targets(table: pd.DataFrame) -> list[Row]:
     if not large or large[0]["gigabytes"] is None or not math.isfinite(large[0]["gigabytes"]):
         return []
     row = large[0]
-    told = f"{row['gigabytes']:.1f} GB for {row['parameters'] / 1e6:.0f} M parameters and {int(row['chains'])} chains"
+    result = f"{row['gigabytes']:.1f} GB for {row['parameters'] / 1e6:.0f} M parameters and {int(row['chains'])} chains"
     good = bool(row["gigabytes"] <= LARGE_GIGABYTES) if row["parameters"] >= 9.9e7 else None
-    return [_met("Memory of a 100 M-parameter network with 4 chains", "within 40 GB", told, good)]
+    return [_met("Memory of a 100 M-parameter network with 4 chains", "within 40 GB", result, good)]

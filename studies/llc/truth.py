@@ -12,6 +12,7 @@ from basinscope.estimates import Estimate
 from basinscope.exact import deep_linear
 from basinscope.landscape import Landscape, watanabe_nbeta
 from basinscope.measures.llc import llc
+from basinscope.sampling.clock import Nominal
 
 from .cases import linear_landscape, linear_network
 from .jobs import Truth, minibatch_budget, size_of
@@ -34,21 +35,23 @@ def run(job: Truth) -> list[Row]:
         began = time.perf_counter()
         try:
             if method == "published":
-                found = _published(job, linear_landscape(net, job.published_samples, job.seed))
+                estimate = _published(job, linear_landscape(net, job.published_samples, job.seed))
             else:
-                found = _calibrated(job, net, method)
+                estimate = _calibrated(job, net, method)
         except BasinscopeError as error:
-            found = Estimate.failed("llc", error)
-        rows.append({**common, "method": method, **told(found, float(exact)), "spent": time.perf_counter() - began})
+            estimate = Estimate.failed("llc", error)
+        spent = time.perf_counter() - began
+        rows.append({**common, "method": method, **beside(estimate, float(exact)), "spent": spent})
     return rows
 
 
-def told(found: Estimate, exact: float) -> Row:
+def beside(estimate: Estimate, exact: float) -> Row:
     """An estimate beside its exact value as columns."""
     return {
-        "llc": found.value, "llc_stderr": found.stderr, "verdict": found.verdict, "error": found.value / exact - 1,
-        "reason": found.warnings[0] if found.warnings else "", "nbeta": found.diagnostics.get("nbeta"),
-        "sampler": found.diagnostics.get("sampler"),
+        "llc": estimate.value, "llc_stderr": estimate.stderr, "verdict": estimate.verdict,
+        "error": estimate.value / exact - 1, "reason": estimate.warnings[0] if estimate.warnings else "",
+        "nbeta": estimate.diagnostics.get("nbeta"),
+        "sampler": estimate.diagnostics.get("sampler"),
     }  # fmt: skip
 
 
@@ -63,7 +66,7 @@ def _calibrated(job: Truth, net: nn.Sequential, method: str) -> Estimate:
     if method == "minibatch":
         sampler, samples, budget = method, job.minibatch_samples, minibatch_budget(job)
     land = stiff_landscape(job, net, samples)
-    return llc(land, gamma=job.gamma, sampler=sampler, budget=budget, seed=job.seed, progress=False)
+    return llc(land, gamma=job.gamma, sampler=sampler, budget=Nominal(budget), seed=job.seed, progress=False)
 
 
 def _published(job: Truth, land: Any) -> Estimate:

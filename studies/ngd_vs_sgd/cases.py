@@ -33,20 +33,20 @@ def data_set(name: str, network: str, samples: int, label_noise: float) -> DataS
         >>> data_set("digits", "lenet5", 300, 0.0)
         DataSet(digits: 300 + 360 samples of shape (1, 32, 32), 10 classes)
     """
-    found = load(name, train=samples or None)
+    data = load(name, train=samples or None)
     mean, deviation = NORMALIZED[name]
-    train, test = (((x - mean) / deviation, y) for x, y in (found.train, found.test))
-    found = replace(found, train=train, test=test)
-    if network == "lenet5" and found.train[0].shape[-1] == 8:
-        pairs = [(x.repeat_interleave(4, 2).repeat_interleave(4, 3), y) for x, y in (found.train, found.test)]
-        found = replace(found, train=pairs[0], test=pairs[1])
+    train, test = (((x - mean) / deviation, y) for x, y in (data.train, data.test))
+    data = replace(data, train=train, test=test)
+    if network == "lenet5" and data.train[0].shape[-1] == 8:
+        pairs = [(x.repeat_interleave(4, 2).repeat_interleave(4, 3), y) for x, y in (data.train, data.test)]
+        data = replace(data, train=pairs[0], test=pairs[1])
     if label_noise:
         generator = torch.Generator().manual_seed(0)
-        images, labels = found.train
+        images, labels = data.train
         drawn = torch.randint(10, labels.shape, generator=generator)
         chosen = torch.rand(labels.shape, generator=generator) < label_noise
-        found = replace(found, train=(images, torch.where(chosen, drawn, labels)))
-    return found
+        data = replace(data, train=(images, torch.where(chosen, drawn, labels)))
+    return data
 
 
 def data_of(job: Training) -> DataSet:
@@ -100,8 +100,8 @@ def momentum(job: Training) -> dict[str, Any]:
 
 def settings(job: Training, kind: str) -> dict[str, Any]:
     """The paper's settings of a natural gradient, those of the job aside; `accurate` has no rounding errors."""
-    found = {**preset("paper", "online" if kind == "accurate" else kind), **momentum(job)}
-    return {**found, "single": False} if kind == "accurate" else found
+    options = {**preset("paper", "online" if kind == "accurate" else kind), **momentum(job)}
+    return {**options, "single": False} if kind == "accurate" else options
 
 
 def stacked(jobs: Sequence[Training], kind: str) -> Any:
@@ -109,5 +109,5 @@ def stacked(jobs: Sequence[Training], kind: str) -> Any:
     if kind == "sgd":
         return population.SGD(**momentum(jobs[0]))
     options = {name: value for name, value in settings(jobs[0], kind).items() if name != "lr"}
-    own = {"alpha": tuple(job.alpha for job in jobs), "epsilon": tuple(job.epsilon for job in jobs)}
-    return population.OnlineNGD(**{**options, **own})
+    damping = {"alpha": tuple(job.alpha for job in jobs), "epsilon": tuple(job.epsilon for job in jobs)}
+    return population.OnlineNGD(**{**options, **damping})

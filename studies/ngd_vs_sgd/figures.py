@@ -35,9 +35,9 @@ def draw(table: pd.DataFrame, made: Mapping[str, pd.DataFrame], folder: Path) ->
     written = []
     for part, (make, source) in makers.items():
         if part in made:
-            own = source[part]
+            rows = source[part]
             path = folder / f"{part}.png"
-            make(own[own["part"] == part] if "part" in own else own).savefig(path, dpi=110)
+            make(rows[rows["part"] == part] if "part" in rows else rows).savefig(path, dpi=110)
             written.append(path)
     return written
 
@@ -50,23 +50,23 @@ def figure_sizes(table: pd.DataFrame) -> Any:
     drawn, axes = panels(len(cases) * len(names), len(names), 3.6, 2.9)
     for number, axis in enumerate(axes):
         (data, moment), name = cases[number // len(names)], names[number % len(names)]
-        own = table[(table["data"] == data) & (table["moment"] == moment) & (table["measurement"] == name)]
+        rows = table[(table["data"] == data) & (table["moment"] == moment) & (table["measurement"] == name)]
         axis.set_title(
             f"{MEASUREMENTS[name]}\n{data}, {'end of training' if moment == 'end' else 'equal loss'}", fontsize=9
         )
-        if own.empty:
+        if rows.empty:
             axis.text(0.5, 0.5, "no positive value", transform=axis.transAxes, ha="center", color="#777777")
             axis.set_xticks([])
             axis.set_yticks([])
             continue
-        places = own["network"].map(networks)
+        places = rows["network"].map(networks)
         for column, ink, shift in (("sgd", SGD, -0.08), ("ngd", NGD, 0.08)):
-            errors = 1.96 * own[f"{column}_stderr"]
+            errors = 1.96 * rows[f"{column}_stderr"]
             axis.errorbar(
-                places + shift, own[column], errors, color=ink, marker="o", markersize=4,
+                places + shift, rows[column], errors, color=ink, marker="o", markersize=4,
                 linestyle="none", capsize=3, label=NAMES["sgd" if column == "sgd" else "online"],
             )  # fmt: skip
-        _stars(axis, own, places)
+        _stars(axis, rows, places)
         axis.set_xticks(list(networks.values()), list(networks), rotation=30 if len(networks) > 4 else 0, fontsize=8)
         axis.set_xlim(-0.6, len(networks) - 0.4)
         axis.margins(y=0.2)
@@ -75,10 +75,10 @@ def figure_sizes(table: pd.DataFrame) -> Any:
     return drawn
 
 
-def _stars(axis: Any, own: pd.DataFrame, places: pd.Series) -> None:
-    if "p_holm" not in own:
+def _stars(axis: Any, rows: pd.DataFrame, places: pd.Series) -> None:
+    if "p_holm" not in rows:
         return
-    for place, row in zip(places, own.to_dict("records"), strict=True):
+    for place, row in zip(places, rows.to_dict("records"), strict=True):
         if row["p_holm"] < 0.05:
             axis.annotate("*", (place, max(row["ngd"], row["sgd"])), (0, 6), textcoords="offset points", ha="center")
 
@@ -88,8 +88,8 @@ def figure_epochs(table: pd.DataFrame) -> Any:
     names = [name for name in LABELS if name in table]
     drawn, axes = panels(len(names), 4, 3.6, 2.7)
     for name, axis in zip(names, axes, strict=True):
-        for kind, own in table.groupby("optimizer", sort=False):
-            line = own[own[name].notna()].sort_values("epoch")
+        for kind, group in table.groupby("optimizer", sort=False):
+            line = group[group[name].notna()].sort_values("epoch")
             _band(axis, line["epoch"], line[name], line[f"{name}_stderr"], kind)
         axis.set_title(LABELS[name], fontsize=9)
         axis.set_xlabel("epoch", fontsize=8)
@@ -112,11 +112,11 @@ def figure_variants(table: pd.DataFrame) -> Any:
     table = table[table["difference"].notna()] if "difference" in table else table.iloc[:0]
     drawn, axes = panels(2, 2, 5.2, 3.4)
     for axis, moment in zip(axes, ("end", "matched"), strict=True):
-        own = table[table["moment"] == moment]
-        names = list(dict.fromkeys(own["measurement"]))
-        kinds = list(dict.fromkeys(own["variant"]))
+        rows = table[table["moment"] == moment]
+        names = list(dict.fromkeys(rows["measurement"]))
+        kinds = list(dict.fromkeys(rows["variant"]))
         for number, kind in enumerate(kinds):
-            part = own[own["variant"] == kind].set_index("measurement").reindex(names)
+            part = rows[rows["variant"] == kind].set_index("measurement").reindex(names)
             shift = 0.18 * (number - (len(kinds) - 1) / 2)
             base = part["sgd"].abs()
             error = (part["high"] - part["low"]) / 2 / base if "high" in part else None
@@ -138,11 +138,11 @@ def figure_smoothing(table: pd.DataFrame) -> Any:
     """Figure 3: λ̂, Tr H and the training loss against α and ε, beside SGD's."""
     names = [name for name in ("llc_paper", "llc", "half_soft_rank", "hessian_trace", "train_loss") if name in table]
     drawn, axes = panels(2 * len(names), len(names), 3.4, 2.8)
-    own, plain = table[table["optimizer"] == "online"], table[table["optimizer"] == "sgd"]
+    natural, plain = table[table["optimizer"] == "online"], table[table["optimizer"] == "sgd"]
     for number, axis in enumerate(axes):
         swept, fixed = (("alpha", "epsilon"), ("epsilon", "alpha"))[number // len(names)]
         name = names[number % len(names)]
-        line = own[own[fixed] == own[fixed].mode().iloc[0]].sort_values(swept)
+        line = natural[natural[fixed] == natural[fixed].mode().iloc[0]].sort_values(swept)
         axis.errorbar(
             line[swept], line[name], 1.96 * line[f"{name}_stderr"], color=NGD, marker="o", markersize=4, capsize=3,
             label=NAMES["online"],
@@ -166,25 +166,25 @@ def figure_branches(table: pd.DataFrame) -> Any:
     ]
     trunks = list(table.groupby(["data", "lr", "trunk_epochs"], sort=False))
     drawn, axes = panels(len(trunks) * len(names), len(names), 3.4, 2.8)
-    for row, ((data, lr, _), own) in enumerate(trunks):
+    for row, ((data, lr, _), group) in enumerate(trunks):
         for axis, name in zip(axes[row * len(names) :], names, strict=False):
-            for run in dict.fromkeys(own["run"]):
+            for run in dict.fromkeys(group["run"]):
                 kind, _, rate = run.partition("@")
-                since = own[(own["run"] == run) & own[name].notna()].copy()
-                since["after"] = since["epoch"] - since["seed"].map(_ends(own))
+                since = group[(group["run"] == run) & group[name].notna()].copy()
+                since["after"] = since["epoch"] - since["seed"].map(_ends(group))
                 grouped = since.groupby("after")[name]
                 mean, error = grouped.mean(), grouped.sem().fillna(0)
                 raised = bool(rate) and float(rate) > lr
-                style = {"linestyle": "--" if raised and float(rate) == _largest(own) else ":" if raised else "-"}
+                style = {"linestyle": "--" if raised and float(rate) == _largest(group) else ":" if raised else "-"}
                 label = NAMES[kind] + (f", {rate}" if rate else "")
                 _band(axis, mean.index, mean, error, kind, label, **style)
             axis.axvline(0, color="#333333", linewidth=0.6)
-            _near(axis, float(own["epoch"].max() - own.loc[own["run"] == "trunk", "epoch"].max()))
+            _near(axis, float(group["epoch"].max() - group.loc[group["run"] == "trunk", "epoch"].max()))
             axis.set_title(f"{LABELS[name]}\n{data}, trunk at {lr:g}", fontsize=9)
             axis.set_xlabel("epochs after the split", fontsize=8)
             if "norm" in name:
                 axis.set_yscale("log")
-                axis.set_ylim(bottom=0.5 * own[name].min())
+                axis.set_ylim(bottom=0.5 * group[name].min())
         axes[row * len(names)].legend(frameon=False, fontsize=7)
     return drawn
 
@@ -202,13 +202,13 @@ def _near(axis: Any, length: float) -> None:
     axis.set_ylim(min(seen) - margin, max(seen) + margin)
 
 
-def _ends(own: pd.DataFrame) -> dict[int, float]:
+def _ends(trunks: pd.DataFrame) -> dict[int, float]:
     """The epoch at which every seed's trunk ended."""
-    return {seed: float(part["epoch"].max()) for seed, part in own[own["run"] == "trunk"].groupby("seed")}
+    return {seed: float(part["epoch"].max()) for seed, part in trunks[trunks["run"] == "trunk"].groupby("seed")}
 
 
-def _largest(own: pd.DataFrame) -> float:
-    return max(float(run.partition("@")[2] or 0) for run in own["run"])
+def _largest(trunks: pd.DataFrame) -> float:
+    return max(float(run.partition("@")[2] or 0) for run in trunks["run"])
 
 
 def figure_overfitting(table: pd.DataFrame) -> Any:
@@ -221,14 +221,14 @@ def figure_overfitting(table: pd.DataFrame) -> Any:
     drawn, axes = panels(len(kinds) * len(names), len(names), 3.3, 2.8)
     for number, axis in enumerate(axes):
         kind, name = kinds[number // len(names)], names[number % len(names)]
-        own = table[table["optimizer"] == kind]
+        rows = table[table["optimizer"] == kind]
         twin = axis.twinx()
         twin.spines["top"].set_visible(False)
-        losses = own.groupby("epoch")["validation_loss"].mean()
+        losses = rows.groupby("epoch")["validation_loss"].mean()
         twin.plot(losses.index, losses, color="#999999", linewidth=1)
         twin.axvline(losses.idxmin(), color="#999999", linewidth=0.6, linestyle=":")
         twin.tick_params(labelsize=7, colors="#999999")
-        grouped = own[own[name].notna()].groupby("epoch")[name]
+        grouped = rows[rows[name].notna()].groupby("epoch")[name]
         _band(axis, grouped.mean().index, grouped.mean(), grouped.sem().fillna(0), kind)
         axis.set_title(f"{LABELS[name]}\n{NAMES[kind]}", fontsize=9)
         axis.set_xlabel("epoch", fontsize=8)

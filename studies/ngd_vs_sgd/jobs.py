@@ -64,8 +64,8 @@ def jobs(settings: NgdVsSgdSettings) -> Iterator[Training]:
     """All jobs, in the order of the table.
 
     Examples:
-        >>> found = list(jobs(NgdVsSgdSettings(parts=("epochs",), few_seeds=2)))
-        >>> [(job.optimizer, job.seed) for job in found]
+        >>> listed = list(jobs(NgdVsSgdSettings(parts=("epochs",), few_seeds=2)))
+        >>> [(job.optimizer, job.seed) for job in listed]
         [('sgd', 0), ('sgd', 1), ('online', 0), ('online', 1)]
     """
     makers = {

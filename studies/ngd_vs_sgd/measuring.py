@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import basinscope as bs
@@ -13,8 +14,11 @@ from basinscope.measures.llc import llc
 from basinscope.measures.soft_rank import soft_rank
 from basinscope.measures.wbic import from_llc
 from basinscope.sampling.calibration import Resolution
+from basinscope.sampling.clock import Nominal
+from basinscope.training import Every, Measure, Run, train
 from studies.common.measuring import sgld_excess
 
+from .cases import builder, data_of, seeded_network
 from .jobs import Training
 
 BATCH = 128
@@ -34,25 +38,25 @@ def paper_llcs(lands: Sequence[Landscape], *, draws: int, gamma: float, seed: in
         lands, Resolution(PAPER_NBETA, gamma), step_size=PAPER_STEP, chains=PAPER_CHAINS, draws=draws, batch_size=BATCH,
         seed=seed,
     )  # fmt: skip
-    found = []
+    estimates = []
     for land, (base, excess) in zip(lands, measured, strict=True):
         if excess is None:
             reason = "the paper's SGLD diverged here"
-            found.append({name: Estimate.failed(name, reason) for name in ("llc_paper", "wbic_paper")})
+            estimates.append({name: Estimate.failed(name, reason) for name in ("llc_paper", "wbic_paper")})
             continue
-        found.append(
+        estimates.append(
             {
                 "llc_paper": Estimate("llc_paper", PAPER_NBETA * excess.mean, PAPER_NBETA * excess.stderr),
                 "wbic_paper": Estimate("wbic_paper", land.n * (base + excess.mean), land.n * excess.stderr),
             }
         )
-    return found
+    return estimates
 
 
 def quick(land: Landscape, *, draws: int, gamma: float, seed: int) -> dict[str, Estimate]:
     """What is cheap enough for every epoch: the paper's λ̂ and WBIC, and Tr H."""
-    (found,) = paper_llcs([land], draws=draws, gamma=gamma, seed=seed)
-    return {**found, "hessian_trace": bs.trace(land, seed=seed, rtol=0.02, progress=False)}
+    (estimates,) = paper_llcs([land], draws=draws, gamma=gamma, seed=seed)
+    return {**estimates, "hessian_trace": bs.trace(land, seed=seed, rtol=0.02, progress=False)}
 
 
 def full(
@@ -66,7 +70,14 @@ def full(
     networks are those of `CONVOLVED` samples.
     """
     estimate = llc(
-        land, gamma=gamma, sampler=sampler, chains=chains or None, budget=budget, rtol=rtol, seed=seed, progress=False
+        land,
+        gamma=gamma,
+        sampler=sampler,
+        chains=chains or None,
+        budget=Nominal(budget),
+        rtol=rtol,
+        seed=seed,
+        progress=False,
     )
     decays = [gamma / PAPER_NBETA, gamma / watanabe_nbeta(land.n)]
     part = thinned(land)
@@ -102,3 +113,27 @@ def full_options(job: Training) -> dict[str, Any]:
         "gamma": job.gamma, "sampler": job.sampler, "chains": job.chains, "budget": job.budget, "rtol": job.rtol,
         "seed": job.seed,
     }  # fmt: skip
+
+
+Row = dict[str, Any]
+
+
+def run_alone(job: Training, folder: Path) -> list[Row]:
+    """One network followed through its training, a row for every epoch."""
+    data, each = data_of(job), Every(epochs=1)
+    measures = [Measure(quick, each, options=quick_options(job))]
+    if job.full_every:
+        measures.append(Measure(full, Every(epochs=job.full_every), options=full_options(job)))
+    run = train(
+        seeded_network(job), data.train, builder(job, job.optimizer, job.lr), epochs=job.epochs,
+        batch_size=job.batch_size, seed=job.seed, validation=data.test, record=Every(epochs=1, start=True),
+        measures=measures, folder=folder, progress=False,
+    )  # fmt: skip
+    return rows_of(run, job.optimizer)
+
+
+def rows_of(run: Run, name: str) -> list[Row]:
+    """The rows of a run with its name and how it ended; a run that ended before its first row says so in one."""
+    rows = run.rows or [{"step": run.step, "epoch": run.epoch}]
+    rows = [{"rate" if column == "lr" else column: value for column, value in row.items()} for row in rows]
+    return [{"run": name, "outcome": run.outcome, "moment": "training", "origin": run.origin, **row} for row in rows]

@@ -79,7 +79,9 @@ def run_population(jobs: Sequence[Training]) -> list[Result]:
     measured once more at the moment when its loss was nearest to where the other ended.
     """
     groups = {kind: _population([job for job in jobs if job.optimizer == kind]) for kind in _kinds(jobs)}
-    rows = {job: own for group in groups.values() for job, own in zip(_jobs(group), rows_of(group), strict=True)}
+    rows = {
+        job: history for group in groups.values() for job, history in zip(_jobs(group), rows_of(group), strict=True)
+    }
     chosen: dict[str, Mapping[int, Moment]] = {}
     if jobs[0].part == "sizes" and len(groups) == 2:
         for (kind, one), other in zip(groups.items(), reversed(groups.values()), strict=True):
@@ -106,12 +108,12 @@ def run_branches(jobs: Sequence[Training]) -> list[Result]:
     }
     every = [(job, *rate.partition("@")) for job in ends for rate in job.rates]
     for kind in dict.fromkeys(kind for _, kind, _, _ in every):
-        own = [(job, float(rate)) for job, of, _, rate in every if of == kind]
-        courses = [Course(job, f"{kind}@{rate:g}", job.trunk_epochs, job.epochs) for job, rate in own]
-        networks = [_network(job, ends[job]) for job, _ in own]
-        group = _followed(courses, kind, [rate for _, rate in own], networks, looks=1)
-        for job, found in zip(_jobs(group), rows_of(group), strict=True):
-            rows[job] += found
+        raised = [(job, float(rate)) for job, of, _, rate in every if of == kind]
+        courses = [Course(job, f"{kind}@{rate:g}", job.trunk_epochs, job.epochs) for job, rate in raised]
+        networks = [_network(job, ends[job]) for job, _ in raised]
+        group = _followed(courses, kind, [rate for _, rate in raised], networks, looks=1)
+        for job, member_rows in zip(_jobs(group), rows_of(group), strict=True):
+            rows[job] += member_rows
     return [Result(rows[job]) for job in jobs]
 
 
@@ -185,9 +187,9 @@ def _trained_to(group: Population, stop: int) -> list[Tensor]:
 
 
 def _evaluated(group: Population, test: Any) -> dict[str, Tensor]:
-    found = group.evaluate(test)
-    assert found.accuracy is not None  # all data have labels
-    return {"validation_loss": found.loss, "accuracy": found.accuracy}
+    evaluation = group.evaluate(test)
+    assert evaluation.accuracy is not None  # all data have labels
+    return {"validation_loss": evaluation.loss, "accuracy": evaluation.accuracy}
 
 
 def _moved(before: Parameters, after: Parameters) -> dict[str, Tensor]:
@@ -198,12 +200,12 @@ def _moved(before: Parameters, after: Parameters) -> dict[str, Tensor]:
 
 def matching(one: Trained, other: Trained) -> dict[int, Moment]:
     """The members of `one` that ended below their twins in `other`, each at the moment nearest to the twin's end."""
-    found = {}
+    nearest = {}
     for m, twin in enumerate(other.moments[-1].loss.tolist()):
         ended = float(one.moments[-1].loss[m])
         if ended < twin:  # never for diverged ones, whose loss is NaN
-            found[m] = min(one.moments, key=lambda moment: abs(float(moment.loss[m]) - twin))
-    return found
+            nearest[m] = min(one.moments, key=lambda moment: abs(float(moment.loss[m]) - twin))
+    return nearest
 
 
 # ---------------------------------------------------------------------- rows
@@ -225,17 +227,17 @@ def rows_of(group: Trained) -> list[list[Row]]:
     ends = {(m, len(rows[m]) - 1) for m, _ in wanted}
     traced = [key in ends or group.courses[key[0]].job.traced for key in wanted]
     in_full = [key in ends for key in wanted]
-    found = measured(group, [(m, moment) for (m, _), moment in wanted.items()], traced, in_full)
-    for (m, place), row in zip(wanted, found, strict=True):
+    measurements = measured(group, [(m, moment) for (m, _), moment in wanted.items()], traced, in_full)
+    for (m, place), row in zip(wanted, measurements, strict=True):
         rows[m][place] |= row
     return rows
 
 
 def matched_rows(group: Trained, chosen: Mapping[int, Moment]) -> dict[int, Row]:
     """The rows of members at the moments of equal loss."""
-    found = measured(group, list(chosen.items()), [True] * len(chosen), [True] * len(chosen))
+    measurements = measured(group, list(chosen.items()), [True] * len(chosen), [True] * len(chosen))
     rows = {}
-    for (m, moment), row in zip(chosen.items(), found, strict=True):
+    for (m, moment), row in zip(chosen.items(), measurements, strict=True):
         what = {"run": group.courses[m].run, "outcome": "finished", "moment": "matched", "step": moment.step}
         what |= {"epoch": moment.step / group.per_epoch, "train_loss": float(moment.loss[m])}
         rows[m] = {**what, **{name: float(values[m]) for name, values in moment.more.items()}, **row}
@@ -281,13 +283,13 @@ def measured(
 
 def kept_weights(group: Trained, matched: Mapping[int, Moment]) -> dict[Training, dict[str, Tensor]]:
     """The weights of the members that are to be kept, at the end and at equal loss, to be measured later."""
-    found: dict[Training, dict[str, Tensor]] = {}
+    states: dict[Training, dict[str, Tensor]] = {}
     for m, course in enumerate(group.courses):
         if course.job.kept and m not in group.lost:
             moments = {"end": group.moments[-1], **({"matched": matched[m]} if m in matched else {})}
-            found[course.job] = {
+            states[course.job] = {
                 f"{name}.{tensor}": weights[m]
                 for name, moment in moments.items()
                 for tensor, weights in moment.parameters.items()
             }
-    return found
+    return states

@@ -11,13 +11,14 @@ from basinscope.runs.scratch import Scratch
 from basinscope.runs.study import Finding, Result, Study
 from studies.common.files import csv_files, readme
 
+from .claims import claims
 from .figures import draw
 from .jobs import Training, cost, jobs, together
-from .page import page
+from .measuring import run_alone
 from .populations import run_branches, run_population
-from .running import run_alone
+from .report import page
 from .settings import SCALES, NgdVsSgdSettings
-from .tables import claims, tables
+from .tables import tables
 
 
 class NgdVsSgd(Study):
@@ -54,7 +55,7 @@ class NgdVsSgd(Study):
 
     def findings(self, results: Results) -> Sequence[Finding]:
         """The paper's claims, each with what the paper's own measurement and the better ones make of it."""
-        found = []
+        listed = []
         table = claims(tables(results.table))
         for (claim, source), rows in table.groupby(["claim", "paper"], sort=False):
             held = [row for row in rows.to_dict("records") if row["holds"] in ("yes", "no")]
@@ -66,8 +67,8 @@ class NgdVsSgd(Study):
             shown = [
                 {name: row[name] for name in ("measurement", "holds", "numbers")} for row in rows.to_dict("records")
             ]
-            found.append(Finding(str(claim), str(source), ours, verdict, shown))
-        return found
+            listed.append(Finding(str(claim), str(source), ours, verdict, shown))
+        return listed
 
 
 STUDY = NgdVsSgd()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from basinscope.errors import InputError
@@ -28,14 +28,8 @@ SERIES = (
     "wbic", "half_soft_rank_paper", "half_soft_rank",
 )  # fmt: skip
 QUICK = ("llc_paper", "hessian_trace")  # measured at every epoch, so that values at equal loss can be interpolated
-COMPARED = "epochs_compared"  # the runs of Fig. 2 tested against each other, as those of the variants are
-WAYS = {
-    ("llc_paper", "end"): "(i) λ̂, paper's SGLD", ("llc", "end"): "(ii) λ̂, calibrated",
-    ("llc_paper", "matched"): "(iii) as (i), at equal loss", ("half_soft_rank", "end"): "(iv) ½ soft rank",
-    ("hessian_trace", "end"): "Tr H",
-}  # fmt: skip
-SIGNIFICANT = 0.05
 VARIANTS = {"online": "online", "accurate": "online, accurate", "kfac": "KFAC", "exact": "exact"}
+COMPARED = "epochs_compared"  # the runs of Fig. 2 tested against each other, as those of the variants are
 
 
 def tables(table: pd.DataFrame) -> dict[str, pd.DataFrame]:
@@ -46,16 +40,16 @@ def tables(table: pd.DataFrame) -> dict[str, pd.DataFrame]:
         "sizes": sizes, "epochs": epochs, "variants": variants, "smoothing": smoothing, "branches": branches,
         "overfitting": overfitting,
     }  # fmt: skip
-    found = {}
+    made = {}
     table = averaged(sound(table))
     for part, make in makers.items():
-        own = table[table["part"] == part].dropna(axis=1, how="all")
-        rows = make(own) if len(own) else []
+        chosen = table[table["part"] == part].dropna(axis=1, how="all")
+        rows = make(chosen) if len(chosen) else []
         if rows:
-            found[part] = pd.DataFrame(rows)
-        if part == "epochs" and (rows := variants(own) if len(own) else []):
-            found[COMPARED] = pd.DataFrame(rows)
-    return found
+            made[part] = pd.DataFrame(rows)
+        if part == "epochs" and (rows := variants(chosen) if len(chosen) else []):
+            made[COMPARED] = pd.DataFrame(rows)
+    return made
 
 
 def sound(table: pd.DataFrame) -> pd.DataFrame:
@@ -92,26 +86,26 @@ def compared(
     """
     first, second = ([value for value in values if math.isfinite(value)] for values in (natural, plain))
     try:
-        found = welch(first, second)
+        test = welch(first, second)
     except InputError:
         row: Row = {"ngd_seeds": len(first), "sgd_seeds": len(second)}
-        for side, values, own in (("ngd", natural, natural_errors), ("sgd", plain, plain_errors)):
-            row[side], row[f"{side}_stderr"] = _mean(values, own)
+        for side, values, errors in (("ngd", natural, natural_errors), ("sgd", plain, plain_errors)):
+            row[side], row[f"{side}_stderr"] = _mean(values, errors)
         return {**row, "difference": row["ngd"] - row["sgd"]}
     return {
-        "ngd": found.first, "ngd_stderr": found.first_stderr, "sgd": found.second, "sgd_stderr": found.second_stderr,
-        "difference": found.difference, "low": found.low, "high": found.high, "t": found.t, "freedom": found.freedom,
-        "p": found.p, "effect": found.effect, "ngd_seeds": found.counts[0], "sgd_seeds": found.counts[1],
+        "ngd": test.first, "ngd_stderr": test.first_stderr, "sgd": test.second, "sgd_stderr": test.second_stderr,
+        "difference": test.difference, "low": test.low, "high": test.high, "t": test.t, "freedom": test.freedom,
+        "p": test.p, "effect": test.effect, "ngd_seeds": test.counts[0], "sgd_seeds": test.counts[1],
     }  # fmt: skip
 
 
 def _mean(values: Sequence[float], errors: Sequence[float]) -> tuple[float, float]:
     """The mean of finite values and its standard error; NaN where it is not known."""
     finite = [number for number, value in enumerate(values) if math.isfinite(value)]
-    kept = [values[number] for number in finite]
-    if len(kept) > 1:
-        return statistics.fmean(kept), statistics.stdev(kept) / math.sqrt(len(kept))
-    return (kept[0], errors[finite[0]] if errors else math.nan) if kept else (math.nan, math.nan)
+    known = [values[number] for number in finite]
+    if len(known) > 1:
+        return statistics.fmean(known), statistics.stdev(known) / math.sqrt(len(known))
+    return (known[0], errors[finite[0]] if errors else math.nan) if known else (math.nan, math.nan)
 
 
 def corrected(rows: list[Row], *family: str) -> list[Row]:
@@ -129,8 +123,8 @@ def corrected(rows: list[Row], *family: str) -> list[Row]:
 def sizes(table: pd.DataFrame) -> list[Row]:
     """Figure 1: every network and data set, at the end of training and at equal training loss."""
     rows: list[Row] = []
-    for (data, network), own in table.groupby(["data", "network"], sort=False):
-        for moment, chosen in (("end", own[own["moment"] == "end"]), ("matched", at_equal_loss(own))):
+    for (data, network), group in table.groupby(["data", "network"], sort=False):
+        for moment, chosen in (("end", group[group["moment"] == "end"]), ("matched", at_equal_loss(group))):
             parts = {kind: chosen[chosen["optimizer"] == kind] for kind in ("online", "sgd")}
             losses = {
                 f"{name}_loss": parts[kind]["train_loss"].mean() for name, kind in (("ngd", "online"), ("sgd", "sgd"))
@@ -142,36 +136,36 @@ def sizes(table: pd.DataFrame) -> list[Row]:
                         for column in (name, f"{name}_stderr")
                         for kind in ("online", "sgd")
                     ]
-                    found = compared(*columns)
-                    what = {"data": data, "network": network, "epochs": own["epochs"].iloc[0]}
-                    rows.append({**what, "moment": moment, "measurement": name, **found, **losses})
+                    comparison = compared(*columns)
+                    what = {"data": data, "network": network, "epochs": group["epochs"].iloc[0]}
+                    rows.append({**what, "moment": moment, "measurement": name, **comparison, **losses})
     return corrected(rows, "moment", "measurement")
 
 
-def at_equal_loss(own: pd.DataFrame) -> pd.DataFrame:
+def at_equal_loss(table: pd.DataFrame) -> pd.DataFrame:
     """For every seed the two rows with nearly one training loss: the matched one, and the end of its slower twin."""
     keep = []
-    for _, pair in own.groupby("seed"):
+    for _, pair in table.groupby("seed"):
         for optimizer in pair.loc[pair["moment"] == "matched", "optimizer"]:
             slower = pair[(pair["optimizer"] != optimizer) & (pair["moment"] == "end")]
             keep += [*pair[(pair["optimizer"] == optimizer) & (pair["moment"] == "matched")].index, *slower.index]
-    return own.loc[keep]
+    return table.loc[keep]
 
 
 def epochs(table: pd.DataFrame) -> list[Row]:
     """Figure 2: means and standard errors over seeds, for every optimizer and epoch."""
     rows = []
-    for (optimizer, epoch), own in table.groupby(["optimizer", "epoch"], sort=False):
-        rows.append({"optimizer": optimizer, "epoch": epoch, "seeds": len(own), **averages(own)})
+    for (optimizer, epoch), group in table.groupby(["optimizer", "epoch"], sort=False):
+        rows.append({"optimizer": optimizer, "epoch": epoch, "seeds": len(group), **averages(group)})
     return rows
 
 
-def averages(own: pd.DataFrame) -> Row:
+def averages(group: pd.DataFrame) -> Row:
     """Means and standard errors of all series that were recorded."""
     row: Row = {}
     for name in SERIES:
-        if name in own and own[name].notna().any():
-            row |= {name: own[name].mean(), f"{name}_stderr": own[name].sem()}
+        if name in group and group[name].notna().any():
+            row |= {name: group[name].mean(), f"{name}_stderr": group[name].sem()}
     return row
 
 
@@ -185,20 +179,20 @@ def variants(table: pd.DataFrame) -> list[Row]:
         pairs = [
             (runs[kind, seed], runs["sgd", seed]) for seed in seeds if (kind, seed) in runs and ("sgd", seed) in runs
         ]
-        whole = [pair for pair in pairs if all((own["outcome"] == "finished").all() for own in pair)]
+        whole = [pair for pair in pairs if all((run["outcome"] == "finished").all() for run in pair)]
         if not pairs:
             continue
         moments = {
-            "end": [tuple(own.iloc[-1] for own in pair) for pair in whole],
+            "end": [tuple(run.iloc[-1] for run in pair) for pair in whole],
             "matched": [both for pair in whole if (both := at_one_loss(*pair)) is not None],
         }
-        for moment, found in moments.items():
+        for moment, chosen in moments.items():
             for name in MEASUREMENTS if moment == "end" else QUICK:
-                values = [[float(row.get(name, math.nan)) for row in side] for side in zip(*found, strict=True)]
+                values = [[float(row.get(name, math.nan)) for row in side] for side in zip(*chosen, strict=True)]
                 lost = {"diverged": len(pairs) - len(whole)}
                 row: Row = {**what, "variant": kind, "moment": moment, "measurement": name, **lost}
                 if values and any(map(math.isfinite, values[0])):
-                    losses = [sum(r["train_loss"] for r in side) / len(side) for side in zip(*found, strict=True)]
+                    losses = [sum(r["train_loss"] for r in side) / len(side) for side in zip(*chosen, strict=True)]
                     rows.append({**row, **compared(*values), "ngd_loss": losses[0], "sgd_loss": losses[1]})
                 elif name == "llc_paper":
                     rows.append(row)
@@ -209,8 +203,9 @@ def smoothing(table: pd.DataFrame) -> list[Row]:
     """Figure 3: means over seeds for every α and ε, and for SGD, at the end of training."""
     rows = []
     table = table[table["moment"] == "end"]
-    for (optimizer, alpha, epsilon), own in table.groupby(["optimizer", "alpha", "epsilon"], sort=False):
-        rows.append({"optimizer": optimizer, "alpha": alpha, "epsilon": epsilon, "seeds": len(own), **averages(own)})
+    for (optimizer, alpha, epsilon), group in table.groupby(["optimizer", "alpha", "epsilon"], sort=False):
+        swept = {"optimizer": optimizer, "alpha": alpha, "epsilon": epsilon}
+        rows.append({**swept, "seeds": len(group), **averages(group)})
     return rows
 
 
@@ -222,33 +217,34 @@ def branches(table: pd.DataFrame) -> list[Row]:
         for run in [name for name in dict.fromkeys(trunks["run"]) if name != "trunk"]:
             for name in names:
                 moves, plain = (rises(trunks, each, name) for each in (run, f"sgd@{lr:g}"))
-                found = compared(list(moves), list(plain))
+                comparison = compared(list(moves), list(plain))
                 rows.append({
                     "data": data, "trunk_lr": lr, "trunk_epochs": split, "run": run, "measurement": name,
-                    "rise": found["ngd"], "rise_stderr": found["ngd_stderr"], "sgd_rise": found["sgd"],
-                    "ahead": found["difference"], "p": found.get("p", math.nan) if run != f"sgd@{lr:g}" else math.nan,
-                    "seeds": found["ngd_seeds"],
+                    "rise": comparison["ngd"], "rise_stderr": comparison["ngd_stderr"], "sgd_rise": comparison["sgd"],
+                    "ahead": comparison["difference"],
+                    "p": comparison.get("p", math.nan) if run != f"sgd@{lr:g}" else math.nan,
+                    "seeds": comparison["ngd_seeds"],
                 })  # fmt: skip
     return [row for row in corrected(rows, "measurement") if math.isfinite(row["rise"])]
 
 
 def rises(trunks: pd.DataFrame, run: str, name: str) -> Iterator[float]:
     """For every seed whose branch did not diverge, its last value less the trunk's last one."""
-    for _, own in trunks.groupby("seed"):
-        end = own[(own["run"] == run) & (own["outcome"] != "diverged")]
+    for _, group in trunks.groupby("seed"):
+        end = group[(group["run"] == run) & (group["outcome"] != "diverged")]
         if len(end):
-            yield float(end[name].iloc[-1] - own.loc[own["run"] == "trunk", name].iloc[-1])
+            yield float(end[name].iloc[-1] - group.loc[group["run"] == "trunk", name].iloc[-1])
 
 
 def overfitting(table: pd.DataFrame) -> list[Row]:
     """Figures 7–8: when validation loss turns, when each measure does, and how the two are ranked alike."""
     rows: list[Row] = []
-    for (optimizer, seed), own in table.groupby(["optimizer", "seed"], sort=False):
+    for (optimizer, seed), group in table.groupby(["optimizer", "seed"], sort=False):
         for name in ("llc_paper", "wbic_paper", "llc", "wbic", "half_soft_rank", "hessian_trace"):
-            if name not in own or own[name].notna().sum() < 3:
+            if name not in group or group[name].notna().sum() < 3:
                 continue
-            part = own[own[name].notna()]
-            turn = turning_point(own["epoch"], own["validation_loss"])
+            part = group[group[name].notna()]
+            turn = turning_point(group["epoch"], group["validation_loss"])
             after = part[part["epoch"] >= turn]
             rows.append({
                 "optimizer": optimizer, "seed": seed, "measurement": name, "validation_turns": turn,
@@ -259,151 +255,3 @@ def overfitting(table: pd.DataFrame) -> list[Row]:
                 "points": len(part), "points_after": len(after),
             })  # fmt: skip
     return rows
-
-
-# ---------------------------------------------------------------------- claims
-
-
-def claims(made: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
-    """The paper's claims under every measurement: whether each holds, and the numbers that say so."""
-    import pandas as pd
-
-    rows: list[Row] = []
-    for part, judge in (("sizes", _claims_sizes), (COMPARED, _claims_variants), ("variants", _claims_variants),
-                        ("smoothing", _claims_smoothing), ("branches", _claims_branches),
-                        ("overfitting", _claims_overfitting)):  # fmt: skip
-        if part in made:
-            rows += judge(made[part])
-    names = ["claim", "paper", "variant", "setting", "way", "measurement", "holds", "numbers"]
-    return pd.DataFrame(rows, columns=names)
-
-
-def _verdict(yes: int, no: int, total: int) -> str:
-    """`yes` where every decided comparison agrees, `no` where all or some contradict, else undecided."""
-    if no:
-        return "no"
-    return "yes" if yes == total and total else "in part" if yes else "undecided"
-
-
-def _claims_sizes(table: pd.DataFrame) -> Iterator[Row]:
-    depth = table["network"].map(_depth)
-    for (layers, moment, name), own in table.groupby([depth, "moment", "measurement"], sort=False):
-        if "p_holm" not in own or not own["p_holm"].notna().any():
-            continue
-        tested = own[own["p_holm"].notna()]
-        above = int(((tested["p_holm"] < SIGNIFICANT) & (tested["difference"] > 0)).sum())
-        below = int(((tested["p_holm"] < SIGNIFICANT) & (tested["difference"] < 0)).sum())
-        yield {
-            "claim": "NGD has higher λ̂ and Tr H than SGD at every size",
-            "paper": "Fig. 1: at all sizes, largest p-value 1.9e-31",
-            "variant": "online",
-            "setting": layers,
-            "way": WAYS.get((name, moment)),
-            "measurement": f"{_spoken(name, moment)}, {layers}",
-            "holds": _verdict(above, below, len(tested)),
-            "numbers": f"higher in {above}, lower in {below} of {len(tested)} (Holm, 5 %); Hedges' g "
-            f"{tested['effect'].min():.2f} to {tested['effect'].max():.2f}; largest p {tested['p_holm'].max():.2g}",
-        }
-
-
-def _depth(network: str) -> str:
-    layers, times, _ = network.partition("x")
-    return f"{layers} hidden layer{'' if layers == '1' else 's'}" if times else network
-
-
-def _claims_variants(table: pd.DataFrame) -> Iterator[Row]:
-    for row in table.to_dict("records"):
-        p = row.get("p_holm", math.nan)
-        setting = f"{row['network']}, {row['epochs']} epochs"
-        told = {
-            "claim": "NGD has higher λ̂ and Tr H than SGD",
-            "paper": "Fig. 2: higher at every epoch, for one optimizer that is called NGD",
-            "variant": VARIANTS[row["variant"]],
-            "setting": setting,
-            "way": WAYS.get((row["measurement"], row["moment"])),
-            "measurement": f"{_spoken(row['measurement'], row['moment'])}, {setting}",
-        }
-        if not math.isfinite(p):
-            seeds = [int(n) if math.isfinite(n := row.get(f"{kind}_seeds", 0)) else 0 for kind in ("ngd", "sgd")]
-            numbers = f"no test: {row['diverged']} runs diverged; {seeds[0]} values above zero, {seeds[1]} with SGD"
-            yield {**told, "holds": "undecided", "numbers": numbers}
-            continue
-        decided = p < SIGNIFICANT
-        yield {
-            **told,
-            "holds": ("yes" if row["difference"] > 0 else "no") if decided else "undecided",
-            "numbers": f"{row['ngd']:.4g} against {row['sgd']:.4g}, p = {p:.2g}, at losses {row['ngd_loss']:.3g} and "
-            f"{row['sgd_loss']:.3g}",
-        }
-
-
-def _claims_smoothing(table: pd.DataFrame) -> Iterator[Row]:
-    own = table[table["optimizer"] == "online"]
-    for swept, fixed in (("alpha", "epsilon"), ("epsilon", "alpha")):
-        swept_ones = own[own[fixed] == own[fixed].mode().iloc[0]].sort_values(swept)
-        for name in MEASUREMENTS:
-            if name not in swept_ones or swept_ones[name].notna().sum() < 3:
-                continue
-            line = swept_ones[swept_ones[name].notna()]
-            rho = rank_correlation(line[swept], line[name])
-            loss = rank_correlation(line[swept], line["train_loss"])
-            ends = [float(line[name].iloc[place]) for place in (0, -1)]
-            yield {
-                "claim": f"less smoothing ({'α' if swept == 'alpha' else 'ε'}) gives higher λ̂",
-                "paper": f"Fig. 3{'a' if swept == 'alpha' else 'b'}: reducing it increases λ̂",
-                "variant": "online",
-                "setting": f"{len(swept_ones)} values",
-                "way": WAYS.get((name, "end")),
-                "measurement": MEASUREMENTS[name],
-                "holds": "no" if not rho < 0 else "yes" if rho < -0.8 and len(line) == len(swept_ones) else "in part",
-                "numbers": f"from {ends[0]:.4g} to {ends[1]:.4g} over {len(line)} of {len(swept_ones)} values, rank "
-                f"correlation {rho:+.2f} (of the training loss {loss:+.2f})",
-            }
-
-
-def _claims_branches(table: pd.DataFrame) -> Iterator[Row]:
-    losses = table[table["measurement"] == "train_loss"].set_index(["data", "trunk_lr", "trunk_epochs", "run"])["rise"]
-    for row in table[table["measurement"].isin(list(MEASUREMENTS))].to_dict("records"):
-        case = (row["data"], row["trunk_lr"], row["trunk_epochs"])
-        kind = row["run"].partition("@")[0]
-        if row["run"] == f"sgd@{row['trunk_lr']:g}":
-            continue
-        clear = row.get("p_holm", math.nan) < SIGNIFICANT
-        as_claimed = (row["ahead"] > 0) == (kind == "online")
-        setting = f"{case[0]}, from {case[1]:g} to {row['run']} at epoch {case[2]}"
-        yield {
-            "claim": "after the split NGD's λ̂ rises above SGD's" if kind == "online" else "a raised SGD rate leaves λ̂",
-            "paper": "Fig. 4–5: rises, faster at higher rates" if kind == "online" else "Fig. 6: it does not rise",
-            "variant": "online" if kind == "online" else "none",
-            "setting": setting,
-            "way": WAYS.get((row["measurement"], "end")),
-            "measurement": f"{MEASUREMENTS[row['measurement']]}, {setting}",
-            "holds": ("yes" if as_claimed else "no") if clear else "undecided",
-            "numbers": f"rises by {row['rise']:.3g} ± {row['rise_stderr']:.2g}, SGD going on by {row['sgd_rise']:.3g}, "
-            f"p = {row.get('p_holm', math.nan):.2g} (Holm, {row['seeds']} seeds); training loss by "
-            f"{losses[(*case, row['run'])]:.3g}, SGD's by {losses[(*case, f'sgd@{case[1]:g}')]:.3g}",
-        }
-
-
-def _claims_overfitting(table: pd.DataFrame) -> Iterator[Row]:
-    for name, own in table.groupby("measurement", sort=False):
-        after = own["rank_correlation_after"].dropna()
-        turned = own[own["validation_turns"].notna()]
-        lags = own["lag"].dropna()
-        mean = float(after.mean()) if len(after) else math.nan
-        yield {
-            "claim": "λ̂, Tr H and WBIC rise while the network overfits",
-            "paper": "Fig. 7–8: all rise with the validation loss, WBIC from about where it turns",
-            "variant": "SGD and online",
-            "setting": "while validation loss rises",
-            "way": WAYS.get((str(name), "end")),
-            "measurement": {**MEASUREMENTS, "wbic": "WBIC (β = 1/log n)", "wbic_paper": "WBIC, paper's SGLD"}[name],
-            "holds": "undecided" if not len(after) else "yes" if mean > 0.8 else "no" if mean < 0 else "in part",
-            "numbers": f"validation loss turned in {len(turned)} of {len(own)} runs; rank correlation with it "
-            f"afterwards {mean:+.2f}, over all epochs {own['rank_correlation'].mean():+.2f}; "
-            + (f"turns {lags.mean():+.1f} epochs later in {len(lags)} runs" if len(lags) else "never turns itself"),
-        }
-
-
-def _spoken(name: str, moment: str) -> str:
-    return f"{MEASUREMENTS[name]}, {'at equal training loss' if moment == 'matched' else 'end of training'}"

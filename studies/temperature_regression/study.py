@@ -4,54 +4,58 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import fields
 from pathlib import Path
 from typing import Any, Literal
 
-from basinscope.landscape import Landscape
-from basinscope.measures.temperature import TemperatureRegression, judged, temperature_regression
 from basinscope.runs.results import Results
 from basinscope.runs.scratch import Scratch
 from basinscope.runs.study import Job, Result, Settings, Study
-from basinscope.sampling.tempered import TemperedMean
-from studies.common.planted import PLANTED, averaged_tanh
 
-Model = Literal["reduced-rank", "tanh", "mixture"]
+from .cases import MODELS, NETWORKS
+from .measuring import integrated, sampled
+
+Method = Literal["exact", "engine", "nuts"]
 
 
 class TemperatureSettings(Settings):
-    """How many data sets, how large, at which temperatures.
+    """Which models, at which temperatures, on how many data sets by which method.
 
     Attributes:
-        models: which.
+        models: of `cases.MODELS`.
         samples: observations n of the regression and of the mixture.
         tanh_samples: observations of the tanh network, whose λ_t nears λ slowly; they are averaged at 50 places.
+        network_samples: observations of the networks of Murfet et al.
         temperatures: 1/β in units of log n.
-        data_sets: per model, sampled by the engine.
-        nuts_data_sets: of these, sampled by NUTS as well.
-        budget: nominal seconds per data set.
+        data_sets: per model, integrated exactly.
+        engine_data_sets: of these, sampled by the engine as well.
+        nuts_models, nuts_data_sets: models that NUTS samples, and on how many of the data sets.
+        prior_draws: of inner weights of networks, for the integration.
+        budget: nominal seconds of the engine per data set.
         nuts_draws: draws of each of four chains of NUTS, after as many of warm-up.
     """
 
-    models: tuple[Model, ...] = ("reduced-rank", "tanh", "mixture")
+    models: tuple[str, ...] = MODELS
     samples: int = 2000
     tanh_samples: int = 1_000_000
+    network_samples: int = 1000
     temperatures: tuple[float, ...] = (0.5, 0.875, 1.25, 1.625, 2.0)
-    data_sets: int = 10
+    data_sets: int = 40
+    engine_data_sets: int = 2
+    nuts_models: tuple[str, ...] = ("reduced-rank", "mixture", "relu-5")
     nuts_data_sets: int = 1
-    budget: float = 120.0
-    nuts_draws: int = 500
+    prior_draws: int = 40_000
+    budget: float = 8.0
+    nuts_draws: int = 100
 
 
 class DataSet(Job):
-    """One data set at all temperatures."""
+    """One data set at all temperatures by one method; `effort` is its draws, or nominal seconds."""
 
-    model: Model
+    model: str
     samples: int
     temperatures: tuple[float, ...]
-    sampler: Literal["auto", "nuts"]
-    budget: float
-    draws: int | None
+    method: Method
+    effort: float
     seed: int
 
 
@@ -60,121 +64,49 @@ class TemperatureStudy(Study):
 
     name = "temperature-regression"
     title = "λ̂ as the slope of the loss in temperature, beside exact values"
+    version = 2
     Settings = TemperatureSettings
     Job = DataSet
     scales: Mapping[str, Mapping[str, Any]] = {
         "smoke": {
-            "samples": 300, "temperatures": [0.5, 2.0], "data_sets": 2, "nuts_data_sets": 1, "budget": 4.0,
-            "nuts_draws": 50,
+            "models": ["mixture", "relu-3"], "samples": 300, "network_samples": 200, "temperatures": [0.5, 1.0, 2.0],
+            "data_sets": 2, "engine_data_sets": 1, "prior_draws": 2000, "nuts_models": ["mixture"],
+            "budget": 2.0, "nuts_draws": 50,
         },
         "paper": {},
     }  # fmt: skip
 
     def jobs(self, settings: TemperatureSettings) -> Iterator[DataSet]:
         for model in settings.models:
-            for seed in range(settings.data_sets):
-                for sampler in ("auto", "nuts") if seed < settings.nuts_data_sets else ("auto",):
+            own = {"tanh": settings.tanh_samples}
+            samples = settings.network_samples if model in NETWORKS else own.get(model, settings.samples)
+            methods: tuple[tuple[Method, float, int], ...] = (
+                ("exact", float(settings.prior_draws if model in NETWORKS else 0), settings.data_sets),
+                ("engine", settings.budget, settings.engine_data_sets),
+                ("nuts", float(settings.nuts_draws), settings.nuts_data_sets * (model in settings.nuts_models)),
+            )
+            for method, effort, data_sets in methods:
+                for seed in range(data_sets):
                     yield DataSet(
-                        model=model,
-                        samples=settings.tanh_samples if model == "tanh" else settings.samples,
-                        temperatures=settings.temperatures,
-                        sampler=sampler,
-                        budget=settings.budget,
-                        draws=settings.nuts_draws if sampler == "nuts" else None,
-                        seed=seed,
-                    )
+                        model=model, samples=samples, temperatures=settings.temperatures, method=method,
+                        effort=effort, seed=seed,
+                    )  # fmt: skip
 
     def cost(self, job: DataSet) -> float:
-        return 5.0 if job.sampler == "nuts" else 1.0
+        return {"exact": 0.05, "engine": 1.0, "nuts": 5.0}[job.method]
 
     def run(self, job: DataSet, scratch: Scratch) -> Result:
-        land, per = landscape(job)
-        scale = math.log(job.samples)
-        estimate = temperature_regression(
-            land,
-            betas=[per / (step * scale) for step in job.temperatures],
-            gamma=PLANTED[job.model].gamma,
-            sampler=job.sampler,
-            draws=job.draws,
-            budget=job.budget,
-            seed=1000 * job.seed,
-            progress=False,
-        )
-        rows = []
-        for point in estimate.diagnostics["points"]:
-            # The sampler's own name and draws would hide the job's settings of the same name.
-            renamed = {"sampler": "kernel", "draws": "kept"}
-            row = {renamed.get(name, name): value for name, value in point.items() if name != "data_set"}
-            # As for single observations: β smaller and energies larger by one factor, which leaves the slope alone.
-            scaled = {"beta": row["beta"] / per, "mean": row["mean"] * per, "stderr": row["stderr"] * per}
-            rows.append({**row, **scaled, "slope": estimate.value})
-        return Result(rows)
+        betas = [1 / (step * math.log(job.samples)) for step in job.temperatures]
+        if job.method == "exact":
+            return Result(integrated(job.model, job.samples, job.seed, betas, int(job.effort)))
+        by_nuts = job.method == "nuts"
+        return Result(sampled(job.model, job.samples, job.seed, betas, by_nuts, job.effort))
 
     def report(self, results: Results, folder: Path) -> Sequence[Path]:
-        """`summary.csv`: λ̂ of every model and sampler beside λ; `slopes.png`: the lines."""
-        import pandas as pd
-        from matplotlib.figure import Figure
+        """`summary.csv`: λ̂ of every model and method beside λ; `slopes.png`: the lines; `README.md`."""
+        from .report import write
 
-        from basinscope.measures.temperature_figure import draw_lines
-
-        table = results.table
-        rows = []
-        found = {key: regression(part) for key, part in table.groupby(["model", "sampler"], sort=False)}
-        for (model, sampler), estimate in found.items():
-            value, theta = PLANTED[model].coefficient
-            rows.append(
-                {
-                    "model": model,
-                    "sampler": "engine" if sampler == "auto" else "nuts",
-                    "data_sets": estimate.diagnostics["data_sets"],
-                    "n": estimate.diagnostics["n"][0],
-                    "llc": estimate.value,
-                    "stderr": estimate.stderr,
-                    "exact": float(value),
-                    "multiplicity": theta,
-                    "relative_error": estimate.value / float(value) - 1,
-                    "r_squared": estimate.diagnostics["r_squared"],
-                    "rhat": estimate.diagnostics["rhat"],
-                    "divergences": estimate.diagnostics["divergences"],
-                }
-            )
-        summary = folder / "summary.csv"
-        pd.DataFrame(rows).to_csv(summary, index=False)
-        engine = [(model, estimate) for (model, sampler), estimate in found.items() if sampler == "auto"]
-        drawn = Figure(figsize=(4.2 * len(engine), 4), layout="constrained")
-        for axes, (model, estimate) in zip(drawn.subplots(1, len(engine), squeeze=False)[0], engine, strict=True):
-            draw_lines(axes, estimate)
-            exact = PLANTED[model].coefficient[0]
-            axes.set_title(
-                f"{PLANTED[model].title}\nλ̂ = {estimate.value:.3f} ± {estimate.stderr:.3f},  λ = {exact}", fontsize=10
-            )
-        picture = folder / "slopes.png"
-        drawn.savefig(picture, dpi=130)
-        return [summary, picture]
-
-
-def landscape(job: DataSet) -> tuple[Landscape, float]:
-    """The data set's landscape, and by what factor β is larger on it than on single observations."""
-    if job.model == "tanh":
-        land = averaged_tanh(job.samples, job.seed)
-        return land, job.samples / land.n
-    return PLANTED[job.model].draw(job.samples, job.seed), 1.0
-
-
-def regression(table: Any) -> TemperatureRegression:
-    """The pooled regression of the rows of one model and sampler."""
-    names = {"sampler": "kernel", "draws": "kept"}
-    sets, sizes, gammas = [], [], []
-    for _, part in table.groupby("seed", sort=True):
-        sets.append(
-            [
-                TemperedMean(**{field.name: row[names.get(field.name, field.name)] for field in fields(TemperedMean)})
-                for row in part.to_dict("records")
-            ]
-        )
-        sizes.append(int(part["samples"].iloc[0]))
-        gammas.append(PLANTED[part["model"].iloc[0]].gamma)
-    return judged(sets, sizes, gammas)
+        return write(results.table, results.provenance(), folder)
 
 
 STUDY = TemperatureStudy()

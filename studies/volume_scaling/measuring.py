@@ -8,6 +8,7 @@ import torch
 
 import basinscope as bs
 from basinscope.sampling.chains import ChainLosses
+from basinscope.sampling.clock import Nominal
 from basinscope.sampling.diagnostics import summarize
 from basinscope.sampling.local import Settings
 from basinscope.sampling.nuts import local_density, nuts
@@ -37,7 +38,7 @@ def energy(name: str, nbeta: float, acceptance: float, seed: int) -> Row:
     """E[nβ (K − K(0))] of a density by NUTS that aims at an acceptance, or by the engine where that is 0."""
     land = function(DENSITIES[name].residual, 2)
     if not acceptance:
-        engine = Settings("hmc", rtol=0.01, budget=20, seed=seed)
+        engine = Settings("hmc", rtol=0.01, budget=Nominal(20), seed=seed)
         mean = tempered_means(land, [nbeta], 1.0, engine, lambda fraction, text: None)[0]
         # n = 1: energies are those of one sample
         return {"mean": mean.mean * nbeta, "stderr": mean.stderr * nbeta, "divergences": mean.divergences}

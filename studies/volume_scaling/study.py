@@ -9,11 +9,11 @@ from typing import Any, Literal
 from basinscope.runs.results import Results
 from basinscope.runs.scratch import Scratch
 from basinscope.runs.study import Finding, Job, Result, Settings, Study
-from studies.common.files import csv_files
+from studies.common.files import csv_files, readme
 
 from .cases import CASES
 from .measuring import energy, volumes
-from .report import figure, sampler_table, volume_table
+from .report import figure, page, sampler_table, volume_table
 
 
 class VolumeSettings(Settings):
@@ -89,11 +89,11 @@ class VolumeStudy(Study):
         return Result([energy(job.density, job.nbeta, job.acceptance, job.seed)])
 
     def report(self, results: Results, folder: Path) -> Sequence[Path]:
-        """`volumes.csv` with λ̂ beside λ, `samplers.csv` with mean energies beside exact ones, and `volumes.png`."""
+        """`volumes.csv` with λ̂ beside λ, `samplers.csv` with means beside exact ones, a figure and `README.md`."""
         made = {"volumes": volume_table(results.table), "samplers": sampler_table(results.table)}
         picture = folder / "volumes.png"
         figure(results.table).savefig(picture, dpi=120)
-        return [*csv_files(made, folder), picture]
+        return [*csv_files(made, folder), picture, readme(page(made, results.provenance()), folder)]
 
     def findings(self, results: Results) -> Sequence[Finding]:
         """The exponents beside λ."""

@@ -11,6 +11,7 @@ import pandas as pd
 
 from basinscope.figure_style import panels
 from studies.common.files import csv_files, readme
+from studies.common.pages import run_again
 
 from .tables import CRITERIA, LARGEST, SAMPLED, choices, compared
 from .truths import SIZES, TRUTHS
@@ -79,15 +80,15 @@ def _chosen(axes: Any, own: pd.DataFrame, true: int | None) -> None:
 def page(table: pd.DataFrame, made: pd.DataFrame, origin: Mapping[str, Any]) -> str:
     """`README.md`."""
     settings = origin["settings"]
-    missing = origin["jobs"] - origin["results"]
-    left_out = f" {missing} data sets are missing." if missing else ""
     return "\n".join([
+        "# Which criterion chooses the model that predicts best?", "",
         answer(table, made), "",
         f"Candidates of sizes {SIZES[0]} to {SIZES[-1]} learn the same data under one prior, "
         f"N(0, {1 / settings['gamma']:g}) on every weight. Each criterion chooses the candidate for which it is least. "
         "The choice is scored by the Bayes prediction of the chosen candidate: its regret is n times its error on new "
         "data, less that of the best candidate for the same data. WBIC, free energy and BIC estimate the evidence; "
-        "WAIC, LOO, TIC and AIC the loss on new data.", "",
+        "WAIC, LOO, TIC and AIC the loss on new data. The size of a candidate is its degree plus one (regular), its "
+        "rank, its number of tanh units, or its number of mixture components.", "",
         "![Regret, and sizes chosen](choices.png)", "",
         "## Regret and size", "",
         *_table(made), "",
@@ -96,20 +97,20 @@ def page(table: pd.DataFrame, made: pd.DataFrame, origin: Mapping[str, Any]) -> 
         "## WBIC against WAIC", "",
         *_duel(table), "",
         "## How it is done, and run again", "",
-        f"`basinscope study run studies/wbic_selection --scale paper`; {origin['results']} data sets took "
-        f"{origin['seconds'] / 60:.0f} minutes of one core.{left_out} Inputs lie on finitely many places, so that "
-        "the error on new data is a sum, without a test set. All candidates are linear in their outer weights, which "
-        "are integrated in closed form. Polynomials need nothing else; inner weights are sampled by sequential Monte "
-        f"Carlo from the prior down a ladder of temperatures ({settings['gibbs_particles']} particles with Gibbs moves "
-        f"for ranks, {settings['particles']} with Metropolis moves for tanh units, {settings['repeats']} independent "
-        "repeats). The products of the ladder's steps are the free energy, its rung at β = 1/log n gives WBIC. AIC, "
-        "BIC and TIC are taken at the maximum of the posterior density; AIC and BIC count all weights, also those that "
-        "symmetries make idle.", "",
-        "Monte Carlo error of the difference between the candidate chosen and the next best, over that difference "
-        "(medians over data sets). Where it is large, the criterion has no preference to speak of:", "",
+        f"{run_again(origin)} Inputs and rounded "
+        "observations lie on finitely many places, so that the error on new data is a sum, without a test set. "
+        "Regressions are linear in their outer weights, which are integrated in closed form. Polynomials need nothing "
+        "else; the inner weights of tanh units are summed over two shifted lattices, whose difference tells the error. "
+        "Ranks and mixtures are sampled by sequential Monte Carlo from the prior down a ladder of temperatures "
+        f"({settings['gibbs_particles']} particles with Gibbs moves for ranks, {settings['particles']} with "
+        f"Metropolis moves for mixtures, {settings['repeats']} independent repeats). The products of the ladder's "
+        "steps are the free energy, its rung at β = 1/log n gives WBIC. AIC, BIC and TIC are taken at the maximum of "
+        "the posterior density; AIC and BIC count all weights, also those that symmetries make idle.", "",
+        "Numerical error of the difference between the candidate chosen and the next best, over that difference "
+        "(medians over data sets):", "",
         *_precision(made), "",
         "## Limits", "",
-        f"One prior (γ = {settings['gamma']:g}), known noise, up to 32 weights, one true function of each kind. Regret "
+        f"One prior (γ = {settings['gamma']:g}), known noise, up to 32 weights, one truth of each kind. Regret "
         "depends on what the candidates are. `choices.csv` has all shares and "
         "`table.parquet` every criterion of every candidate.", "",
     ])  # fmt: skip
@@ -118,22 +119,26 @@ def page(table: pd.DataFrame, made: pd.DataFrame, origin: Mapping[str, Any]) -> 
 def answer(table: pd.DataFrame, made: pd.DataFrame) -> str:
     """The first line: WBIC against WAIC at either end of n, and who has the least regret for each truth."""
     sizes = sorted(made["n"].unique())
-    ends = [f"{_won(table[table['samples'] == n])} at n = {n}" for n in dict.fromkeys((sizes[0], sizes[-1]))]
+    ends = [f"at n = {n} {_won(table[table['samples'] == n])}" for n in dict.fromkeys((sizes[0], sizes[-1]))]
     least = []
     for name, part in made[made["criterion"] != LARGEST].groupby("truth", sort=False):
         mean = part.groupby("criterion", sort=False)["regret"].mean()
         best = [NAMES[each] for each in mean.index[mean <= mean.min() + 1e-9]]
-        least.append(f"{' and '.join(best)} for {name} ({mean.min():.2f}; {NAMES[mean.idxmax()]} {mean.max():.2f})")
+        least.append(f"{name} {_listed(best)} ({mean.min():.2f}; largest: {NAMES[mean.idxmax()]}, {mean.max():.2f})")
     return (
-        f"Of {made['truth'].nunique()} truths {'; '.join(ends)}; the least regret on average over n (and the largest) "
-        f"has {', '.join(least)}."
+        f"Of {made['truth'].nunique()} truths, {'; '.join(ends)}. The least regret, averaged over n, has for "
+        f"{'; for '.join(least)}."
     )
 
 
 def _won(table: pd.DataFrame) -> str:
     """In how many truths the 95 % interval of the difference of regrets excludes zero, on either side."""
     winners = [_winner(*compared(part, "wbic", "waic")) for _, part in table.groupby("truth", sort=False)]
-    return f"WBIC chooses better than WAIC in {winners.count('WBIC')} and worse in {winners.count('WAIC')}"
+    return f"WAIC chooses better than WBIC in {winners.count('WAIC')} and WBIC better in {winners.count('WBIC')}"
+
+
+def _listed(names: Sequence[str]) -> str:
+    return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
 
 
 def _winner(difference: float, error: float) -> str:

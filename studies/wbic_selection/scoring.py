@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +12,11 @@ from scipy.optimize import least_squares
 
 from studies.common.collapsed import Collapsed
 
-from .tempering import Sums, tempered
+from .mixtures import MixtureTruth
+from .mixtures import candidate as mixture
+from .quadrature import SHIFTS, integrated
+from .ranks import sampled
+from .sums import Rung, Sums, sums
 from .truths import Candidates, Truth
 
 Array = NDArray[np.float64]
@@ -20,48 +25,54 @@ _STARTS = 12
 _NOISE_POINTS = {1: 9, 4: 3}  # Gauss–Hermite points per output, by the number of outputs
 
 
-def candidate(
-    truth: Truth, size: int, n: int, gamma: float, particles: int, repeats: int, seed: int
+def row(
+    truth: Truth | MixtureTruth, size: int, n: int, gamma: float, particles: int, repeats: int, seed: int
 ) -> dict[str, float]:
-    """Criteria in nats (n times a loss, or a free energy), n times the Bayes error, and their Monte Carlo errors.
+    """Criteria in nats (n times a loss, or a free energy), n times the Bayes error, and their numerical errors.
 
-    Every sampled number is the mean over independent repeats; `NAME_stderr` is the standard error of that mean.
+    Every number that comes from a sampler or a lattice is the mean over independent repeats, or over two lattices;
+    `NAME_stderr` is the standard error of that mean.
     """
+    if isinstance(truth, MixtureTruth):
+        fit, tried = mixture(truth, size, n, gamma, particles, repeats, seed)
+    else:
+        fit, tried = regression(truth, size, n, gamma, particles, repeats, seed)
+    values = {name: np.array([each[name] for each in tried]) for name in tried[0]}
+    errors = {
+        f"{name}_stderr": float(each.std(ddof=1) / math.sqrt(len(each))) if len(each) > 1 else 0.0
+        for name, each in values.items()
+    }
+    return {**fit, **{name: float(each.mean()) for name, each in values.items()}, **errors}
+
+
+def regression(
+    truth: Truth, size: int, n: int, gamma: float, particles: int, repeats: int, seed: int
+) -> tuple[dict[str, float], list[dict[str, float]]]:
+    """The criteria at the fit of a regression, and what every sampler or lattice says of the others."""
     at, y = truth.draw(n, seed)
     data = sums(truth, at, y, gamma)
     x = truth.places[at]
-    stops = (1 / math.log(n), 1.0)
     tried = []
-    for repeat in range(repeats if truth.candidates.inner else 1):
-        rng = np.random.default_rng([seed, n, size, repeat])
-        warm, cold = tempered(truth.candidates, size, data, stops, particles, rng)
-        tried.append({
-            "wbic": warm.mean_loss,
-            "free_energy": -cold.log_evidence,
-            **predictive(cold.posterior, x, y),
-            "error": n * bayes_error(truth, cold.posterior),
-        })  # fmt: skip
+    for warm, cold in posteriors(truth.candidates, size, data, particles, repeats, [seed, n, size]):
+        criteria = {"wbic": warm.mean_loss, "free_energy": -cold.log_evidence, **predictive(cold.posterior, x, y)}
+        tried.append(criteria | {"error": n * bayes_error(truth, cold.posterior)})
     weights = fitted(truth.candidates, size, data, cold.posterior)
     loss, penalty = maximum(truth.candidates, size, weights, x, y, gamma)
     count = truth.candidates.parameters(size, y.shape[1])
-    row: dict[str, float] = {
-        "aic": loss + count,
-        "tic": loss + penalty,
-        "bic": loss + 0.5 * count * math.log(n),
-    }
-    for name in tried[0]:
-        values = np.array([each[name] for each in tried])
-        row[name] = float(values.mean())
-        row[f"{name}_stderr"] = float(values.std(ddof=1) / math.sqrt(len(values))) if len(values) > 1 else 0.0
-    return row
+    return {"aic": loss + count, "tic": loss + penalty, "bic": loss + 0.5 * count * math.log(n)}, tried
 
 
-def sums(truth: Truth, at: NDArray[np.int64], y: Array, gamma: float) -> Sums:
-    """The data by place."""
-    counts = np.bincount(at, minlength=len(truth.places)).astype(float)
-    totals = np.zeros_like(truth.values)
-    np.add.at(totals, at, y)
-    return Sums(truth.places, counts, totals, float((y**2).sum()), gamma)
+def posteriors(
+    candidates: Candidates, size: int, data: Sums, particles: int, repeats: int, seed: Sequence[int]
+) -> Iterator[list[Rung]]:
+    """The posteriors at β = 1/log n and 1: from independent samplers, from both lattices, or in closed form."""
+    stops = (1 / math.log(data.counts.sum()), 1.0)
+    if candidates.bilinear:
+        for number in range(repeats):
+            yield sampled(candidates, size, data, stops, particles, np.random.default_rng([*seed, number]))
+    else:
+        for shift in SHIFTS if candidates.inner else SHIFTS[:1]:
+            yield integrated(candidates, size, data, stops, shift)
 
 
 def predictive(posterior: Collapsed, x: Array, y: Array) -> dict[str, float]:

@@ -10,10 +10,10 @@ from basinscope.runs.results import Results
 from basinscope.runs.scratch import Scratch
 from basinscope.runs.study import Job, Result, Settings, Study
 
-from .scoring import candidate
+from .scoring import row
 from .truths import SIZES, TRUTHS
 
-Name = Literal["regular", "singular-ranks", "singular-tanh", "unrealizable"]
+Name = Literal["regular", "singular-ranks", "singular-tanh", "singular-mixture", "unrealizable"]
 
 
 class SelectionSettings(Settings):
@@ -24,22 +24,22 @@ class SelectionSettings(Settings):
         samples: sizes n of the data.
         data_sets: of each size.
         gamma: precision γ of the prior N(0, 1/γ) of every weight of every candidate.
-        particles: of a posterior's sampler, where it moves by Metropolis steps.
-        gibbs_particles: where it moves by Gibbs steps, which need fewer.
+        particles: of the sampler of mixtures, which moves by Metropolis steps.
+        gibbs_particles: of that of ranks, whose Gibbs steps need fewer; all else is integrated exactly.
         repeats: independent samplers, whose differences tell the Monte Carlo error.
     """
 
-    truths: tuple[Name, ...] = ("regular", "singular-ranks", "singular-tanh", "unrealizable")
+    truths: tuple[Name, ...] = ("regular", "singular-ranks", "singular-tanh", "singular-mixture", "unrealizable")
     samples: tuple[int, ...] = (50, 200, 800)
     data_sets: int = 50
     gamma: float = 1.0
-    particles: int = 500
-    gibbs_particles: int = 300
+    particles: int = 2500
+    gibbs_particles: int = 500
     repeats: int = 2
 
 
 class Choice(Job):
-    """One data set and all candidates."""
+    """One data set and all candidates; particles and repeats are 0 where nothing is sampled."""
 
     truth: Name
     samples: int
@@ -54,35 +54,35 @@ class Selection(Study):
 
     name = "wbic-selection"
     title = "Which criterion chooses the model that predicts best, and which one the true model"
-    version = 2
+    version = 3
     Settings = SelectionSettings
     Job = Choice
     scales: Mapping[str, Mapping[str, Any]] = {
-        "smoke": {"samples": [50], "data_sets": 4, "particles": 200, "gibbs_particles": 100},
+        "smoke": {"samples": [50], "data_sets": 4, "particles": 400, "gibbs_particles": 100},
         "paper": {},
     }
 
     def jobs(self, settings: SelectionSettings) -> Iterator[Choice]:
+        particles = {"singular-mixture": settings.particles, "singular-ranks": settings.gibbs_particles}
         for truth in settings.truths:
-            gibbs = TRUTHS[truth].candidates.bilinear
             for samples in settings.samples:
                 for seed in range(settings.data_sets):
                     yield Choice(
                         truth=truth,
                         samples=samples,
                         gamma=settings.gamma,
-                        particles=settings.gibbs_particles if gibbs else settings.particles,
-                        repeats=settings.repeats,
+                        particles=particles.get(truth, 0),
+                        repeats=settings.repeats if truth in particles else 0,
                         seed=seed,
                     )
 
     def cost(self, job: Choice) -> float:
-        return (1 + job.samples / 800) if TRUTHS[job.truth].candidates.inner else 0.02
+        return 1.0 if job.particles else 0.1
 
     def run(self, job: Choice, scratch: Scratch) -> Result:
         truth = TRUTHS[job.truth]
         return Result([
-            {"size": size, **candidate(truth, size, job.samples, job.gamma, job.particles, job.repeats, job.seed)}
+            {"size": size, **row(truth, size, job.samples, job.gamma, job.particles, job.repeats, job.seed)}
             for size in SIZES
         ])  # fmt: skip
 

@@ -1,7 +1,8 @@
 """Truths to learn from, and the candidates of growing size that try.
 
 Inputs are uniform on finitely many places, so that expectations over new data are sums, and sums over the data need
-counts alone. Noise is N(0, 1); the prior of every weight of every candidate is N(0, 1/γ).
+counts alone. Noise is N(0, 1); the prior of every weight of every candidate is N(0, 1/γ). Mixtures of normals, which
+have no inputs, are in mixtures.py.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+
+from .mixtures import MixtureTruth
 
 Array = NDArray[np.float64]
 
@@ -99,7 +102,7 @@ RANKS = Candidates(4, _linear, _linear_slopes, bilinear=True)
 _LINE = (np.arange(32) + 0.5)[:, None] / 8 - 2  # [−2, 2]
 _CORNERS = np.array(list(itertools.product([-1.0, 1.0], repeat=4)))
 
-TRUTHS = {
+TRUTHS: dict[str, Truth | MixtureTruth] = {
     "regular": Truth(
         "realizable, regular: polynomials",
         _LINE,
@@ -113,5 +116,6 @@ TRUTHS = {
     "singular-tanh": Truth(
         "realizable, singular: tanh units", _LINE, 2 * np.tanh(2 * _LINE) - 1.5 * np.tanh(0.7 * _LINE), TANH, 2
     ),
+    "singular-mixture": MixtureTruth("realizable, singular: components", (0.6, 0.4), (-0.35, 0.5)),
     "unrealizable": Truth("not realizable: tanh units for a sine", _LINE, 1.2 * np.sin(2 * _LINE), TANH, None),
 }

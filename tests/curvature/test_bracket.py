@@ -10,8 +10,9 @@ from scipy import stats
 
 import basinscope as bs
 from basinscope.curvature.averages import CERTAINTY
-from basinscope.curvature.bracket import Function, LanczosRuns
+from basinscope.curvature.bracket import Function, nodes_of
 from basinscope.curvature.functions import LOG_DET, SOFT_RANK, SOFT_RANK_SQUARED
+from basinscope.curvature.lanczos import LanczosRuns
 from basinscope.curvature.operators import Dense
 from basinscope.curvature.stochastic import Whitened, traced
 from chance import FALSE_ALARM, assert_share, assert_within
@@ -43,7 +44,7 @@ def test_rules_bracket_quadratic_forms_at_every_step(case, seed):
     widths = []
     for _ in range(min(size, 12)):
         runs.grow(1)
-        nodes = runs.nodes(-1e-12)
+        nodes = nodes_of(runs.tridiagonal, -1e-12)
         for function in FUNCTIONS:
             low, high = function.bracket(nodes)
             truth = (weights * function(values)[:, None]).sum(0)
@@ -58,7 +59,7 @@ def test_exhausted_runs_are_exact():
     values = torch.tensor([0.0, 0.0, 1.0, 1.0, 2.0], dtype=f64)
     runs = LanczosRuns(Dense(torch.diag(values), psd=True), torch.ones(5, 1, dtype=f64))
     runs.grow(5)  # three distinct eigenvalues: two steps too many
-    low, high = SOFT_RANK.at(0.5).bracket(runs.nodes(-1e-15))
+    low, high = SOFT_RANK.at(0.5).bracket(nodes_of(runs.tridiagonal, -1e-15))
     assert float(low) == pytest.approx(float(high), abs=1e-12) == pytest.approx(2 / 1.5 + 2 / 2.5, abs=1e-12)
 
 

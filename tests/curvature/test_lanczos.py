@@ -2,9 +2,9 @@ import pytest
 import torch
 
 import basinscope as bs
-from basinscope.curvature.bracket import LanczosRuns
+from basinscope.curvature.bracket import nodes_of
 from basinscope.curvature.eigen import top_eigenpairs
-from basinscope.curvature.lanczos import lanczos, tridiagonal
+from basinscope.curvature.lanczos import LanczosRuns, Tridiagonal
 from basinscope.curvature.operators import Dense, hessian
 
 f64 = torch.float64
@@ -33,27 +33,49 @@ SPECTRA = {
 @pytest.mark.parametrize("name", SPECTRA)
 def test_lanczos_relation_and_orthogonality(name, dtype):
     whole = matrix_of(SPECTRA[name], dtype)
-    start = torch.randn(len(whole), dtype=dtype)
-    run = lanczos(Dense(whole), start, steps=25)
-    assert run.matrix().dtype == f64
-    basis, slack = run.basis.double(), 1e3 * torch.finfo(dtype).eps
+    run = LanczosRuns(Dense(whole), torch.randn(len(whole), dtype=dtype))
+    run.grow(25)
+    matrix, basis, slack = run.tridiagonal.matrices[0], run.basis[0].double(), 1e3 * torch.finfo(dtype).eps
+    assert matrix.dtype == f64
     assert float((basis @ basis.T - torch.eye(len(basis), dtype=f64)).abs().max()) < slack
-    left_over = basis @ whole.double() - run.matrix() @ basis
+    left_over = basis @ whole.double() - matrix @ basis
     assert float(left_over[:-1].abs().max() if len(basis) > 1 else 0.0) < 100 * slack
-    assert float(left_over[-1].norm()) == pytest.approx(float(run.off_diagonal[-1]), abs=100 * slack)
+    assert float(left_over[-1].norm()) == pytest.approx(float(run.tridiagonal.off_diagonal[0, -1]), abs=100 * slack)
 
 
 def test_lanczos_ends_with_its_krylov_space():
-    assert len(lanczos(Dense(matrix_of(SPECTRA["zero"])), torch.ones(30), 10).diagonal) == 1
-    assert len(lanczos(Dense(matrix_of(SPECTRA["identity"])), torch.ones(40), 10).diagonal) == 1
-    run = lanczos(Dense(matrix_of(SPECTRA["low rank"])), torch.ones(63), 20)
-    assert len(run.diagonal) == 4  # three eigenvalues and zero
-    assert run.off_diagonal[-1] == 0
+    steps = {"zero": 1, "identity": 1, "low rank": 4}  # three eigenvalues and zero
+    for name, count in steps.items():
+        run = LanczosRuns(Dense(matrix_of(SPECTRA[name])), torch.ones(len(SPECTRA[name])))
+        run.grow(20)
+        assert run.steps == count
+        assert bool(run.exhausted)
+
+
+def test_a_run_goes_on_beside_what_is_locked_and_after_its_krylov_space():
+    values = torch.tensor([5.0, 2.0, 1.0, 1.0], dtype=f64)
+    first = torch.eye(4, dtype=f64)[:1]
+    run = LanczosRuns(Dense(torch.diag(values)), torch.ones(4, dtype=f64), locked=first)
+    run.grow(9)
+    assert run.tridiagonal.eigensystem[0].squeeze().tolist() == pytest.approx([1, 2])
+    assert float(run.tridiagonal.squares) == pytest.approx(3)  # without the part that is locked
+    run.restart(torch.tensor([1.0, 1.0, 2.0, -1.0], dtype=f64))
+    run.grow(9)
+    assert run.tridiagonal.eigensystem[0].squeeze().tolist() == pytest.approx([1, 1, 2])
+
+
+def test_vectors_beyond_the_memory_are_not_kept():
+    whole, start = matrix_of(SPECTRA["spread"]), torch.ones(60, dtype=f64)
+    short, whole_run = (LanczosRuns(Dense(whole), start, memory=memory) for memory in (5 * 60 * 8, None))
+    for run in (short, whole_run):
+        run.grow(12)
+    assert (short.basis.shape[1], whole_run.basis.shape[1]) == (5, 12)
+    assert torch.allclose(short.tridiagonal.diagonal, whole_run.tridiagonal.diagonal)
 
 
 def test_tridiagonal_matrices_entry_by_entry():
     diagonal, off_diagonal = torch.randn(2, 3, 5, dtype=f64, generator=torch.Generator().manual_seed(0))
-    whole = tridiagonal(diagonal, off_diagonal)
+    whole = Tridiagonal(diagonal, off_diagonal, torch.ones(3)).matrices
     for j in range(3):
         for row in range(5):
             for column in range(5):
@@ -68,9 +90,11 @@ def test_runs_side_by_side_take_the_steps_of_runs_alone(name):
     runs = LanczosRuns(Dense(whole), starts)
     runs.grow(12)
     for j in range(3):
-        alone = torch.linalg.eigvalsh(lanczos(Dense(whole), starts[:, j], steps=12).matrix())
-        nodes = runs.nodes(-10.0).gauss[0][j]
-        assert torch.allclose(nodes, alone, rtol=1e-10, atol=1e-12)
+        alone = LanczosRuns(Dense(whole), starts[:, j])
+        alone.grow(12)
+        values, _ = alone.tridiagonal.eigensystem
+        nodes = nodes_of(runs.tridiagonal, -10.0).gauss[0][j]
+        assert torch.allclose(nodes, values[0], rtol=1e-10, atol=1e-12)
 
 
 @pytest.mark.parametrize("which", ["largest", "smallest", "magnitude"])
@@ -128,9 +152,5 @@ def test_bad_arguments():
     for wrong in ({"k": 0}, {"k": 4}, {"k": 1, "tol": 0.0}, {"k": 1, "which": "top"}):
         with pytest.raises(bs.InputError):
             top_eigenpairs(operator, **wrong)
-    with pytest.raises(bs.InputError, match="nonzero"):
-        lanczos(operator, torch.zeros(3), 2)
-    with pytest.raises(bs.InputError, match="steps"):
-        lanczos(operator, torch.ones(3), 0)
     with pytest.raises(bs.InputError, match="square"):
         Dense(torch.ones(2, 3))

@@ -5,8 +5,7 @@ import torch
 
 import lacking
 from basinscope.optim import OnlineNGD
-from basinscope.optim.axes import Axes, AxisSettings
-from basinscope.optim.eigen import eigen_of
+from basinscope.optim.axes import Axes, AxisSettings, eigen_of
 
 SETTINGS = AxisSettings(
     alpha=0.1, epsilon=1e-10, eta=0.9, history=2000.0, delta=5e-4, rank=None, rescale=True, single=False

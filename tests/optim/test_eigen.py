@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import lacking
-from basinscope.optim.eigen import eigen_of, shared_out
+from basinscope.optim.axes import eigen_of, shared_out
 
 
 def symmetric(*shape, dtype=torch.float64):

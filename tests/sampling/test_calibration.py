@@ -8,8 +8,9 @@ from torch.func import grad, jacrev
 import basinscope as bs
 from basins import classifier, quadratic
 from basinscope.sampling import calibration
-from basinscope.sampling.calibration import Resolution, affordable_products, geometry, resolution
+from basinscope.sampling.calibration import Resolution, affordable_effort, geometry, resolution
 from basinscope.sampling.chains import ChainLosses
+from basinscope.sampling.clock import NominalClock
 from basinscope.sampling.cost import Cost
 
 f64 = torch.float64
@@ -27,7 +28,9 @@ def measured(land, displacements=None):
     losses = ChainLosses(land)
     if displacements is None:
         displacements = torch.zeros(1, land.dimension, dtype=land.dtype)
-    return geometry(land, losses, displacements)
+    price, seconds = Cost(fixed=1e-9, each=1e-12), 1.0
+    effort = affordable_effort(land, len(displacements), price, seconds)
+    return geometry(land, losses, displacements, effort, NominalClock(seconds), price)
 
 
 def test_default_resolution():
@@ -109,19 +112,54 @@ def test_leading_eigenpairs_of_a_larger_network(monkeypatch):
 
 def test_a_small_budget_buys_fewer_products(monkeypatch):
     monkeypatch.setattr(calibration, "_DENSE", 100)
-    land = classifier(n=60, inputs=20, hidden=15, classes=5)
-    price = Cost(fixed=1e-3, each=1e-4)  # a product on all 60 samples: three times 7 ms
-    assert affordable_products(land, 1, price, budget=0.1) == 48
-    assert affordable_products(land, 1, price, budget=7.0) == 111
-    assert affordable_products(land, 1, price, budget=60.0) == 160
-    assert affordable_products(land, 6, price, budget=7.0) == 64  # the points share the samples, not the fixed part
+    land = classifier(n=600, inputs=20, hidden=15, classes=5)
+    price = Cost(fixed=1e-3, each=1e-5)
+
+    def effort(seconds, points=1):
+        chosen = affordable_effort(land, points, price, seconds)
+        return chosen.samples, chosen.products
+
+    # A product on all 600 samples: three times 7 ms. First samples are given up, then products, to the fewest.
+    assert effort(60.0) == (600, 160)
+    assert effort(1.5) == (600, 71)
+    assert effort(0.5) == (int((0.5 / 144 - 1e-3) / 1e-5), 48)
+    assert effort(0.1) == (128, 14)
+    assert effort(1e-3) == (128, 8)
+    assert effort(60.0, points=6)[1] == 160
     for held, expected in ((100, 100), (30, 30), (3, 8)):  # vectors that memory holds
         monkeypatch.setattr(calibration, "_BASIS", held * land.dimension * land.dtype.itemsize)
-        assert affordable_products(land, 1, price, budget=60.0) == expected
-    few = geometry(land, ChainLosses(land), torch.zeros(1, land.dimension, dtype=land.dtype), products=48)
+        assert effort(60.0)[1] == expected
+
+
+def test_all_of_a_small_hessian_or_its_leading_pairs():
+    land = classifier(n=6000)
+    price = Cost(fixed=1e-4, each=1e-5)
+    assert affordable_effort(land, 1, price, 10.0).products is None
+    assert affordable_effort(land, 1, price, 10.0).samples == 6000
+    fewer = affordable_effort(land, 1, price, 1.0)
+    assert (fewer.products, 512 < fewer.samples < 6000) == (None, True)
+    assert affordable_effort(land, 1, price, 0.2).products is not None
+
+
+def test_products_that_take_longer_than_thought_are_fewer(monkeypatch):
+    class Slow(NominalClock):
+        def price(self, work, nominal):
+            work()
+            return 0.05
+
+    monkeypatch.setattr(calibration, "_DENSE", 100)
+    land = classifier(n=60, inputs=20, hidden=15, classes=5)
+    price = Cost(fixed=1e-9, each=1e-12)
+    effort = affordable_effort(land, 1, price, 2.4)
+    assert effort.products == 160
+    few = geometry(land, ChainLosses(land), torch.zeros(1, 395, dtype=f64), effort, Slow(2.4), price)
     exact = torch.linalg.eigvalsh(dense_hessian(land)).flip(0)
-    assert len(few.values) <= 24
+    assert len(few.values) <= 24, "half of 48 products"
     assert few.values[:5].tolist() == pytest.approx(exact[:5].tolist(), rel=0.05)
+    assert few.products in (23, 24), "half as long again for conjugate gradients"
+    # What no known direction holds is hardly stiffer than the last of them.
+    left = dense_hessian(land) - few.vectors @ torch.diag(few.values) @ few.vectors.T
+    assert float(torch.linalg.eigvalsh(left)[-1]) < 1.5 * float(few.values[-1])
 
 
 def test_whitening_makes_the_posterior_round():

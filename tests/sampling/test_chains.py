@@ -108,9 +108,15 @@ def test_large_chains_run_one_after_the_other(monkeypatch):
 
 @pytest.mark.parametrize(
     ("device", "count", "convolved", "apart"),
-    [("cpu", 2, True, False), ("cuda", 2, False, False), ("cuda", 5, True, True), ("cuda", 6, True, False)],
+    [
+        ("cpu", 2, False, False),
+        ("cpu", 2, True, True),
+        ("cuda", 2, False, False),
+        ("cuda", 5, True, True),
+        ("cuda", 6, True, False),
+    ],
 )
-def test_few_chains_of_convolutions_run_one_after_the_other_on_a_gpu(device, count, convolved, apart):
+def test_convolutions_run_chain_by_chain_on_a_processor_and_few_of_them_on_a_gpu(device, count, convolved, apart):
     assert chains.quicker_apart(device, count, chains.APART, convolved) == apart
     assert chains.quicker_apart("cpu", count, chains.APART + 1, convolved)
 

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from basinscope.sampling.engine import Engine
-from basinscope.sampling.kernels import BAOAB, HMC, MALA, SGLD, SGNHT, LeimkuhlerMatthews, RMSPropSGLD
+from basinscope.sampling.kernels import HMC, SGLD, SGNHT, LeimkuhlerMatthews, RMSPropSGLD
 from basinscope.sampling.target import Evaluation
 from basinscope.sampling.trace import STATISTICS, Trace
 
@@ -33,9 +33,9 @@ KERNELS = {
     "sgld": SGLD(0.1),
     "rmsprop": RMSPropSGLD(0.1, floor=1.0),
     "leimkuhler-matthews": LeimkuhlerMatthews(0.1),
-    "baoab": BAOAB(0.3),
+    "baoab": LeimkuhlerMatthews(0.1, persistence=0.7),
     "sgnht": SGNHT(0.1),
-    "mala": MALA(0.5, lambda here: here.excess),
+    "mala": HMC(0.7, 1, lambda here: here.excess, lambda z: bowl(1.0)(z).gradient, jittered=False),
     "hmc": HMC(0.5, 3, lambda here: here.excess, lambda z: bowl(1.0)(z).gradient),
     "hmc, drift first": HMC(0.5, 3, lambda here: here.excess, lambda z: bowl(1.0)(z).gradient, drift_first=True),
 }

@@ -46,11 +46,14 @@ def test_means_come_in_the_order_they_were_asked_for(seed):
     assert [mean.beta for mean in means] == pytest.approx(betas)
     for beta, mean in zip(betas, means, strict=True):
         assert_within(beta * mean.mean, exact(500 * beta), beta * mean.stderr, SAMPLED, bias=1e-3)
-    assert texts == pytest.approx([0.0, 1 / 3, 2 / 3])
+    assert texts[0] == 0.0
+    assert texts[-1] == 1.0
+    assert texts == sorted(texts)
 
 
 def test_rungs_have_random_numbers_of_their_own():
     land, at = quadratic([1.0, 0.5], n=100), Resolution(20.0, 1.0)
-    sampler = Sampler(land, Settings("hmc", draws=16, chains=4, budget=0.2))
-    first, again, other = (sampler.run(at, lambda fraction, text: None, number=number) for number in (0, 0, 1))
+    settings = Settings("hmc", draws=16, chains=4, budget=0.2)
+    runs = (Sampler(land, settings).run(at, lambda fraction, text: None, number=number) for number in (0, 0, 1))
+    first, again, other = runs
     assert first.excess == again.excess != other.excess

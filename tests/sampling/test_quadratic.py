@@ -9,15 +9,20 @@ from torch.func import grad, jacrev
 
 from basins import classifier, quadratic, saddle
 from basinscope.sampling import calibration
-from basinscope.sampling.calibration import Resolution, geometry
+from basinscope.sampling.calibration import Resolution, affordable_effort, geometry
 from basinscope.sampling.chains import ChainLosses
+from basinscope.sampling.clock import NominalClock
+from basinscope.sampling.cost import Cost
 from basinscope.sampling.quadratic import Quadratic
 
 f64 = torch.float64
 
 
 def measured(land):
-    return geometry(land, ChainLosses(land), torch.zeros(1, land.dimension, dtype=land.dtype))
+    displacements = torch.zeros(1, land.dimension, dtype=land.dtype)
+    price, seconds = Cost(fixed=1e-9, each=1e-12), 1.0
+    effort = affordable_effort(land, 1, price, seconds)
+    return geometry(land, ChainLosses(land), displacements, effort, NominalClock(seconds), price)
 
 
 def dense_hessian(land):

@@ -22,11 +22,11 @@ LAST_BITS = ["learning-curves/summary.csv"]  # of correlations, which depend on 
 # A digest of the addresses of all results, in the order of the table. They change with a study's name, version,
 # settings or jobs, and results that are stored are then found no more.
 ADDRESSES = {
+    "criteria": "6b0b0e2b6593",
     "learning-curves": "f8207d6a248d",
     "llc": "268c4a7edd75",
     "llc/smoke": "0ba767e17b91",
-    "temperature-regression": "0bbf80de04b7",
-    "wbic-selection": "5b5e48d621da",
+    "volume-scaling": "36f40f76b326",
 }
 
 REPORTS = {str(path.parent.relative_to(ROOT / "results")): path for path in (ROOT / "results").rglob("provenance.json")}
@@ -38,11 +38,11 @@ class Stored:
     """The results of a report, as far as the study's own report wants them."""
 
     def __init__(self, name):
-        told = json.loads(REPORTS[name].read_text())
-        self.study = load(KNOWN[told["study"]].reference)
-        self.settings = record(self.study.Settings, told["settings"], name, "setting")
-        self.origin = {name: value for name, value in told.items() if name != "origins"}
-        self.keys = [key for origin in told.get("origins", []) for key in origin["jobs"]]
+        facts = json.loads(REPORTS[name].read_text())
+        self.study = load(KNOWN[facts["study"]].reference)
+        self.settings = record(self.study.Settings, facts["settings"], name, "setting")
+        self.origin = {name: value for name, value in facts.items() if name != "origins"}
+        self.keys = [key for origin in facts.get("origins", []) for key in origin["jobs"]]
         self.folder = ROOT / "results" / name
 
     @property
@@ -55,8 +55,8 @@ class Stored:
 
 def test_only_results_of_an_earlier_version_may_have_other_addresses():
     for name in REPORTS.keys() - ADDRESSES:
-        told = json.loads(REPORTS[name].read_text())
-        assert told["version"] < load(KNOWN[told["study"]].reference).version, name
+        facts = json.loads(REPORTS[name].read_text())
+        assert facts["version"] < load(KNOWN[facts["study"]].reference).version, name
 
 
 @pytest.mark.parametrize("name", ADDRESSES)

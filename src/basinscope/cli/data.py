@@ -60,7 +60,7 @@ def shrink(
     folder: Folder = None,
 ) -> None:
     """Write the 7 × 7 view of data sets to files of some megabytes, to be copied where the whole is too large."""
-    from ..zoo.data.shrinking import shrink as write_small
+    from ..zoo.data.loading import shrink as write_small
 
     for name in names:
         typer.echo(f"{write_small(name, to, folder)}")

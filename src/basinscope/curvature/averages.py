@@ -12,7 +12,8 @@ from scipy.special import stdtrit
 
 from ..errors import InputError
 from ..estimates import Check, Estimate
-from .bracket import Function, LanczosRuns
+from .bracket import Function, SpectrumEnds, ends_of, nodes_of
+from .lanczos import Tridiagonal
 from .operators import Operator
 
 MAX_ROUNDING_OF_RTOL = 0.1  # rounding errors in units of the tolerance
@@ -91,15 +92,16 @@ class Average:
 
 
 def averages(
-    operator: Operator, functions: Sequence[Function], levels: Sequence[float], runs: list[LanczosRuns],
-    fixed: LanczosRuns | None, rtol: float,
+    operator: Operator, functions: Sequence[Function], levels: Sequence[float], runs: list[Tridiagonal],
+    fixed: Tridiagonal | None, rtol: float,
 ) -> list[Average]:  # fmt: skip
     """The functions' means over the vectors of `runs`, plus their sums over those of `fixed`."""
     epsilon = torch.finfo(operator.dtype).eps
-    largest = max(run.ends.largest for run in runs)
-    left, certain = _left_end(operator, runs, epsilon * largest, min(levels))
-    rules = [run.nodes(left) for run in runs]
-    fixed_rule = None if fixed is None else fixed.nodes(left)
+    ends = [ends_of(run) for run in runs]
+    largest, smallest = max(end.largest for end in ends), min(end.smallest for end in ends)
+    left, certain = _left_end(operator.psd, ends, epsilon * largest, min(levels))
+    rules = [nodes_of(run, left) for run in runs]
+    fixed_rule = None if fixed is None else nodes_of(fixed, left)
     results = []
     for function, level in zip(functions, levels, strict=True):
         low, high = (torch.cat(side) for side in zip(*(function.bracket(rule) for rule in rules), strict=True))
@@ -126,16 +128,16 @@ def averages(
                 probes=probes,
                 steps=runs[0].steps,
                 rounding=rounding,
-                smallest=0.0 if operator.psd else min(run.ends.smallest for run in runs),
+                smallest=0.0 if operator.psd else smallest,
             )
         )
     return results
 
 
-def _left_end(operator: Operator, runs: list[LanczosRuns], noise: float, level: float) -> tuple[float, bool]:
+def _left_end(psd: bool, ends: list[SpectrumEnds], noise: float, level: float) -> tuple[float, bool]:
     """A point left of the spectrum but right of −level, where the functions are singular; and whether it surely is."""
-    smallest = min(run.ends.smallest for run in runs)
-    if operator.psd:
+    smallest = min(end.smallest for end in ends)
+    if psd:
         # Rounding pushes zero eigenvalues a little below zero; the node must lie below what the runs see.
         left = 2 * min(smallest, 0.0) - noise
         if left <= -level:
@@ -146,7 +148,7 @@ def _left_end(operator: Operator, runs: list[LanczosRuns], noise: float, level: 
         return left, True
     if smallest <= -level:
         raise InputError(indefinite(smallest, level))
-    left = min(0.0, min(run.ends.smallest - run.ends.residual for run in runs)) - noise
+    left = min(0.0, min(end.smallest - end.residual for end in ends)) - noise
     return (left, True) if left > -level else ((smallest - level) / 2, False)
 
 

@@ -6,6 +6,7 @@ import fnmatch
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any
 
 import torch
@@ -61,12 +62,10 @@ def read_decay(land: Landscape, weight_decay: WeightDecay) -> Decay:
     if isinstance(weight_decay, Mapping):
         pieces = [_entry(name, tensor, weight_decay) for name, tensor in land.parameters.items()]
         return Decay((1.0,), torch.cat(pieces), False)
-    several = not isinstance(weight_decay, (int, float)) and not (
-        isinstance(weight_decay, Tensor) and weight_decay.ndim == 0
-    )
+    several = not isinstance(weight_decay, Real) and not (isinstance(weight_decay, Tensor) and weight_decay.ndim == 0)
     values: Any = weight_decay if several else [weight_decay]
     try:
-        if isinstance(weight_decay, str):
+        if isinstance(weight_decay, (str, bool)):
             raise TypeError
         levels = tuple(float(value) for value in values)
     except (TypeError, ValueError):

@@ -12,8 +12,8 @@ from ..landscape import Landscape
 from ..progress import Report
 from ..samples import Samples
 from .gradients import Gradients, Outer, Piece, Rows
+from .likelihood import count
 from .operators import hessian
-from .roots import count
 from .tiles import memory_bound
 
 MAX_BLOCK_ROWS = 2048  # multiplied at once: of a symmetric product, only blocks on and below the diagonal are formed

@@ -10,15 +10,17 @@ Traces of smooth functions, whose value a bracket encloses, are in `stochastic`.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from ..checks import whole_seed
 from ..errors import InputError
 from ..progress import Report
-from .lanczos import Krylov
+from .bracket import gauss_rule
+from .lanczos import LanczosRuns
 from .operators import Operator
 
 
@@ -27,7 +29,7 @@ class Quadrature:
     """The Gauss rules of P probes: nodes (ascending) and weights, (P, m) each.
 
     Each probe's weights add up to `mass`, the number of eigenvalues they stand for. `exact` (P,) marks probes whose
-    Krylov space was exhausted: their nodes are eigenvalues, and the rest of their rows has weight 0.
+    Krylov space was exhausted: their nodes are eigenvalues, but for those of weight 0.
     """
 
     nodes: Tensor
@@ -89,23 +91,15 @@ def lanczos_quadrature(
         raise InputError(f"steps must be at least 1, got {steps}")
     locked = None if deflated is None else deflated.T
     mass = operator.dimension - (0 if locked is None else len(locked))
-    steps = min(steps, mass)
-    generator = torch.Generator(device=operator.device).manual_seed(seed)
-    nodes, weights = torch.zeros(2, probes, steps, dtype=torch.float64)
-    exact = torch.full((probes,), steps == mass)
-    for probe in range(probes if steps else 0):
-        # A Gaussian vector without its part in the deflated eigenvectors, whose eigenvalues are known.
-        start = torch.randn(operator.dimension, device=operator.device, dtype=operator.dtype, generator=generator)
-        run = Krylov(operator, start, steps, locked)
-        start = run.orthogonal(start)
-        run.restart(start / start.norm())
-        while len(run) < steps and not run.exhausted:
-            run.step()
-            report((probe + len(run) / steps) / probes, f"probe {probe + 1} of {probes}")
-        # The Gauss rule: eigenvalues of T, and the squares of the first entries of its eigenvectors.
-        values, vectors = torch.linalg.eigh(run.result().matrix())
-        nodes[probe] = values[-1]  # what follows an early end has no weight
-        nodes[probe, : len(run)] = values
-        weights[probe, : len(run)] = mass * vectors[0].square()
-        exact[probe] |= run.exhausted
-    return Quadrature(nodes, weights, exact, mass)
+    if mass == 0:
+        nothing = torch.zeros(probes, 0, dtype=torch.float64)
+        return Quadrature(nothing, nothing, torch.ones(probes, dtype=torch.bool), mass)
+    generator = torch.Generator(device=operator.device).manual_seed(whole_seed(seed))
+    # Gaussian vectors without their part in the deflated eigenvectors, whose eigenvalues are known.
+    starts = torch.randn(operator.dimension, probes, device=operator.device, dtype=operator.dtype, generator=generator)
+    runs, steps = LanczosRuns(operator, starts, locked=locked), min(steps, mass)
+    for step in range(steps):
+        runs.grow(1)
+        report((step + 1) / steps, f"{step + 1} of {steps} Lanczos steps from {probes} probes")
+    nodes, weights = gauss_rule(replace(runs.tridiagonal, squares=torch.full((probes,), mass, dtype=torch.float64)))
+    return Quadrature(nodes, weights, runs.exhausted | (steps == mass), mass)

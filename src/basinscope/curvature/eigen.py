@@ -9,9 +9,10 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from ..checks import whole_seed
 from ..errors import InputError
 from ..progress import Report
-from .lanczos import Krylov
+from .lanczos import LanczosRuns, Tridiagonal
 from .operators import Operator
 
 Which = Literal["largest", "smallest", "magnitude"]
@@ -82,7 +83,7 @@ def top_eigenpairs(
     if which not in ("largest", "smallest", "magnitude"):
         raise InputError(f"which must be 'largest', 'smallest' or 'magnitude', got {which!r}")
     budget = max(k, 20 * k + 200 if max_steps is None else max_steps)
-    generator = torch.Generator(device=operator.device).manual_seed(seed)
+    generator = torch.Generator(device=operator.device).manual_seed(whole_seed(seed))
     pairs = _search(operator, k, which, tol, budget, generator, deflated, None, report)
     while pairs.converged and 1 < k < room and pairs.products < budget:
         more = _search(operator, k, which, tol, budget - pairs.products, generator, deflated, pairs, report)
@@ -124,20 +125,20 @@ def _search(
     locked = torch.cat([pairs.vectors.T for pairs in locked_pairs]) if locked_pairs else None
     scale = max((abs(end) for pairs in locked_pairs for end in (pairs.smallest, pairs.largest)), default=0.0)
     max_steps = min(budget, operator.dimension - sum(len(pairs.values) for pairs in locked_pairs))
-    run = Krylov(operator, _random_vector(operator, generator, locked), max_steps, locked, scale)
+    run = LanczosRuns(operator, _random_vector(operator, generator), locked=locked, scale=scale, memory=math.inf)
     checked, count, done = 0, 0, False
-    while not done and len(run) < max_steps:
+    while not done and run.steps < max_steps:
         # An invariant space may lack some of the eigenvalues: go on in its complement.
-        if run.exhausted:
-            run.restart(_random_vector(operator, generator, locked, run.basis))
-        run.step()
-        if len(run) == max_steps or len(run) > 1.1 * checked:  # the small eigenproblem must not outgrow the products
-            checked = len(run)
-            ritz = _ritz(run, which)
+        if bool(run.exhausted):
+            run.restart(_random_vector(operator, generator))
+        run.grow(1)
+        if run.steps == max_steps or run.steps > 1.1 * checked:  # the small eigenproblem must not outgrow the products
+            checked = run.steps
+            ritz = _ritz(run.tridiagonal, which, scale)
             if first is None:
-                count, ready = min(k, len(run)), int(ritz.converged(tol)[:k].sum())
+                count, ready = min(k, run.steps), int(ritz.converged(tol)[:k].sum())
                 done = ready == k
-                report(ready / k, f"{ready} of {k} eigenvalues, {len(run)} products")
+                report(ready / k, f"{ready} of {k} eigenvalues, {run.steps} products")
             else:
                 # Only what is larger than the kth value counts; the next one, loosely converged, shows it is not.
                 last = first.values[-1]
@@ -145,12 +146,12 @@ def _search(
                 count = min(k, int((ritz.ranks > least).sum()))
                 done = bool(ritz.converged(tol)[:count].all())
                 done = done and bool(ritz.converged(REPEAT_TOLERANCE)[: count + 1].all())
-    vectors = run.basis.T @ ritz.rotation[:, :count].to(run.basis)
+    vectors = run.basis[0].T @ ritz.rotation[:, :count].to(run.basis)
     # The locked vectors are eigenvectors only up to their own residuals, which reach into this run's.
     inherited = math.hypot(*(float(pairs.residuals.norm()) for pairs in locked_pairs))
     residuals = ritz.residuals[:count].hypot(torch.tensor(inherited, dtype=torch.float64))
     ends = float(ritz.values.min()), float(ritz.values.max())
-    return EigenPairs(ritz.values[:count], vectors, residuals, *ends, products=len(run), converged=done)
+    return EigenPairs(ritz.values[:count], vectors, residuals, *ends, products=run.steps, converged=done)
 
 
 def _merged(one: EigenPairs, other: EigenPairs, k: int, which: Which) -> EigenPairs:
@@ -168,23 +169,17 @@ def _merged(one: EigenPairs, other: EigenPairs, k: int, which: Which) -> EigenPa
     )
 
 
-def _ritz(run: Krylov, which: Which) -> _RitzPairs:
-    values, rotation = torch.linalg.eigh(run.result().matrix())
+def _ritz(run: Tridiagonal, which: Which, scale: float) -> _RitzPairs:
+    (values, rotation), residuals = (part[0] for part in run.eigensystem), run.residuals[0]
     order = torch.argsort(_rank(values, which), descending=True)
-    values, rotation = values[order], rotation[:, order]
-    return _RitzPairs(_rank(values, which), values, rotation, run.off_diagonal[-1] * rotation[-1].abs(), run.scale)
+    values = values[order]
+    norm = max(scale, float(values.abs().max()))
+    return _RitzPairs(_rank(values, which), values, rotation[:, order], residuals[order], norm)
 
 
 def _rank(values: Tensor, which: Which) -> Tensor:
     return {"largest": values, "smallest": -values, "magnitude": values.abs()}[which]
 
 
-def _random_vector(operator: Operator, generator: torch.Generator, *rows: Tensor | None) -> Tensor:
-    """A random unit vector orthogonal to the given rows."""
-    vector = torch.randn(operator.dimension, device=operator.device, dtype=operator.dtype, generator=generator)
-    for _ in range(2):
-        for locked in rows:
-            if locked is not None:
-                vector = vector - locked.T @ (locked @ vector)
-        vector = vector / vector.norm()
-    return vector
+def _random_vector(operator: Operator, generator: torch.Generator) -> Tensor:
+    return torch.randn(operator.dimension, device=operator.device, dtype=operator.dtype, generator=generator)

@@ -7,47 +7,25 @@ Tr F = (1/n) Σ_i Σ_k ‖J_iᵀ s_ik‖² with B_i = Σ_k s_ik s_ikᵀ, and Tr 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
+from ..checks import whole_seed
 from ..landscape import Landscape
 from ..progress import Report
 from ..samples import Samples
 from .gradients import Gradients
-from .likelihood import random_root, with_drawn_labels
-from .roots import count
+from .likelihood import count, random_root, with_drawn_labels
 from .stack_traces import stack_traces
+from .trace import Trace
 
 MAX_ROOTS = 128  # backward passes beyond which a trace is sampled instead
 DRAWS_AT_ONCE = 12  # independent random roots or labels before a standard error is believed
 MAX_DRAWS = 400
 
 Block = Callable[[int, int], dict[str, Tensor]]  # (seed, number) -> that many independent traces, by parameter
-
-
-@dataclass(frozen=True)
-class LayerTraces:
-    """Traces of the diagonal blocks (value, standard error) by parameter name, and of the whole matrix.
-
-    `method` is `closed form`, `gradient norms` or `sampled gradient norms`, and `passes` the number of backward passes
-    over the data; a standard error of 0 means that the trace is exact.
-    """
-
-    layers: dict[str, tuple[float, float]]
-    value: float
-    stderr: float
-    freedom: float
-    passes: int
-    method: str
-
-    @classmethod
-    def exact(cls, traces: Mapping[str, float], passes: int, method: str) -> LayerTraces:
-        """Traces without error."""
-        layers = {name: (value, 0.0) for name, value in traces.items()}
-        return cls(layers, math.fsum(traces.values()), 0.0, math.inf, passes, method)
 
 
 def layer_traces(
@@ -58,8 +36,8 @@ def layer_traces(
     seed: int = 0,
     memory: int | None = None,
     report: Report = lambda fraction, text: None,
-) -> LayerTraces:
-    """Tr F (`matrix="fisher"`) or Tr C (`"covariance"`), whole and by parameter.
+) -> Trace:
+    """Tr F (`matrix="fisher"`) or Tr C (`"covariance"`), whole and with a block for each parameter.
 
     The trace is exact for plain stacks of linear layers, in closed form, and otherwise by one backward pass for each of
     the r roots of B, up to r = 128. Beyond that (a vocabulary at every position of a sequence) it is estimated from
@@ -74,16 +52,16 @@ def layer_traces(
         2.0
     """
     if matrix == "fisher" and land.loss.family == "custom":
-        return _sampled(lambda first, number: _labels(land, first, number, memory), rtol, seed, report)
+        return _sampled(land, lambda first, number: _labels(land, first, number, memory), rtol, seed, report)
     stack = stack_traces(land, curved=False, memory=memory, report=report) if matrix == "fisher" else None
     if stack is not None:
-        return LayerTraces.exact(stack.fisher, 1, "closed form")
+        return Trace.exact(stack.fisher.values(), "closed form", 1)
     roots = count(land, matrix)
     if roots > MAX_ROOTS:
-        return _sampled(lambda first, number: _norms(_Random(land, first, number, memory)), rtol, seed, report)
+        return _sampled(land, lambda first, number: _norms(_Random(land, first, number, memory)), rtol, seed, report)
     norms = _norms(Gradients(land, matrix, memory), report)
-    traces = {name: float(norms[name].sum()) if name in norms else 0.0 for name in land.parameters}
-    return LayerTraces.exact(traces, roots, "gradient norms")
+    traces = (float(norms[name].sum()) if name in norms else 0.0 for name in land.parameters)
+    return Trace.exact(traces, "gradient norms", roots)
 
 
 class _Random(Gradients):
@@ -91,7 +69,7 @@ class _Random(Gradients):
 
     def __init__(self, land: Landscape, seed: int, number: int, memory: int | None) -> None:
         self._number = number
-        self._generator = torch.Generator(device=land.device).manual_seed(seed)
+        self._generator = torch.Generator(device=land.device).manual_seed(whole_seed(seed))
         super().__init__(land, "fisher", memory)
 
     def _cotangents(self, value: Tensor, batch: Samples) -> list[Tensor]:
@@ -116,7 +94,7 @@ def _labels(land: Landscape, seed: int, number: int, memory: int | None) -> dict
     return {name: torch.cat([traces[name] for traces in sets]) for name in sets[0]}
 
 
-def _sampled(block: Block, rtol: float, seed: int, report: Report) -> LayerTraces:
+def _sampled(land: Landscape, block: Block, rtol: float, seed: int, report: Report) -> Trace:
     """Independent estimates until their standard error meets rtol."""
     traces: dict[str, Tensor] = {}  # k estimates of each parameter's trace
     while True:
@@ -128,5 +106,7 @@ def _sampled(block: Block, rtol: float, seed: int, report: Report) -> LayerTrace
         value, stderr = float(total.mean()), float(total.std()) / math.sqrt(k)
         report(min(1.0, rtol * value / max(stderr, 1e-300)) ** 2, f"{value:.4g} ± {stderr:.2g}")
         if stderr <= rtol * value or k >= MAX_DRAWS:
-            layers = {name: (float(part.mean()), float(part.std()) / math.sqrt(k)) for name, part in traces.items()}
-            return LayerTraces(layers, value, stderr, k - 1, k, "sampled gradient norms")
+            zero = torch.zeros(k)
+            parts = [traces.get(name, zero) for name in land.parameters]
+            blocks = tuple((float(part.mean()), float(part.std()) / math.sqrt(k)) for part in parts)
+            return Trace(value, stderr, k - 1, "sampled gradient norms", k, blocks)

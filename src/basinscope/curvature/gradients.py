@@ -14,8 +14,8 @@ from torch import Tensor
 from ..landscape import Landscape
 from ..samples import Samples
 from .calls import Call, Key, Recorder, Scaling
+from .likelihood import count, head, roots
 from .precision import full_precision
-from .roots import count, head, roots
 from .samplewise import gradients, one_by_one, side_by_side
 from .tiles import activation_bytes, memory_bound
 

@@ -1,144 +1,182 @@
-"""The Lanczos process with full reorthogonalization: a symmetric operator as a small tridiagonal matrix.
-
-One start vector, whose basis is wanted: for eigenvectors, and for the rules of `density`. The runs of `bracket` grow
-many start vectors at once and keep as much of their bases as fits, because only the coefficients are wanted there.
-"""
+"""The Lanczos process: a symmetric operator as small tridiagonal matrices, one for each start vector."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
 
-from ..errors import InputError
 from .operators import Operator
+from .tiles import DEFAULT_MEMORY
 
-
-def tridiagonal(diagonal: Tensor, off_diagonal: Tensor) -> Tensor:
-    """The symmetric matrices T (…, m, m) with diagonals α (…, m) and off-diagonals β (…, m), whose last β is left out.
-
-    Examples:
-        >>> tridiagonal(torch.tensor([1.0, 2.0]), torch.tensor([3.0, 0.5]))
-        tensor([[1., 3.],
-                [3., 2.]])
-    """
-    side = off_diagonal[..., :-1]
-    return torch.diag_embed(diagonal) + torch.diag_embed(side, 1) + torch.diag_embed(side, -1)
+ROUNDING = 50  # units of rounding, relative to ‖A‖, below which what a product leaves over counts as nothing
 
 
 @dataclass(frozen=True)
 class Tridiagonal:
-    """A Q = Q T + β_m q_{m+1} e_mᵀ: diagonal α (m,), off-diagonal β (m,) in float64, orthonormal rows Qᵀ (m, d).
+    """T of P runs, A Q = Q T + β_m q_{m+1} e_mᵀ for each, on the CPU in float64.
 
-    The last β is the norm of what is left over: 0 when the Krylov space is invariant and the run ended early.
+    Attributes:
+        diagonal: α (P, m).
+        off_diagonal: β (P, m). The last one is the norm of what is left over: 0 where the Krylov space is invariant.
+        squares: the squared lengths (P,) of the start vectors.
     """
 
     diagonal: Tensor
     off_diagonal: Tensor
-    basis: Tensor
+    squares: Tensor
 
-    def matrix(self) -> Tensor:
-        """T as a dense m × m matrix."""
-        return tridiagonal(self.diagonal, self.off_diagonal)
+    @property
+    def steps(self) -> int:
+        """m, the products spent on each run."""
+        return self.diagonal.shape[1]
+
+    @property
+    def matrices(self) -> Tensor:
+        """T (P, m, m).
+
+        Examples:
+            >>> Tridiagonal(torch.tensor([[1.0, 2.0]]), torch.tensor([[3.0, 0.5]]), torch.ones(1)).matrices
+            tensor([[[1., 3.],
+                     [3., 2.]]])
+        """
+        side = self.off_diagonal[:, :-1]
+        return torch.diag_embed(self.diagonal) + torch.diag_embed(side, 1) + torch.diag_embed(side, -1)
+
+    @cached_property
+    def eigensystem(self) -> tuple[Tensor, Tensor]:
+        """The Ritz values (P, m), ascending, and the eigenvectors (P, m, m) of T."""
+        values, vectors = torch.linalg.eigh(self.matrices)
+        return values, vectors
+
+    @property
+    def residuals(self) -> Tensor:
+        """‖A x − θ x‖ (P, m) of the Ritz values θ: an eigenvalue lies within this distance of each."""
+        return self.off_diagonal[:, -1:] * self.eigensystem[1][:, -1].abs()
 
 
-class Krylov:
-    """A Lanczos run that grows: each `step` spends one product and adds one row to the basis.
+class LanczosRuns:
+    """Lanczos runs from several start vectors side by side, grown step by step.
 
-    Rows stay orthogonal to each other and to those of `locked`; they are projected twice, because once loses digits.
+    Each new vector is made orthogonal to `locked` and to those before it. Where these outgrow the memory bound, the
+    first ones are kept and the last two: quadrature holds without any of this, but takes up to eight times the steps
+    when a few eigenvalues are large, because each comes back again and again (Greenbaum 1989,
+    https://doi.org/10.1016/0024-3795(89)90285-1).
 
     Args:
         operator: A.
-        start: a unit vector.
-        max_steps: the number of rows that the basis may come to have.
-        locked: orthonormal rows (k, d) that the run stays away from.
+        starts: (d, P), or (d,) for a single run, of any lengths; their parts in `locked` are taken off.
+        locked: orthonormal rows (k, d) that the runs stay away from.
         scale: ‖A‖ as far as it is known: what counts as a rounding error depends on it.
+        memory: bytes that the vectors may take; `math.inf` keeps all of them.
+
+    Examples:
+        >>> from basinscope.curvature.operators import Dense
+        >>> runs = LanczosRuns(Dense(torch.diag(torch.tensor([1.0, 2.0, 3.0]))), torch.ones(3))
+        >>> runs.grow(3)
+        >>> runs.tridiagonal.eigensystem[0].round(decimals=4).tolist()
+        [[1.0, 2.0, 3.0]]
     """
 
     def __init__(
-        self, operator: Operator, start: Tensor, max_steps: int, locked: Tensor | None = None, scale: float = 0.0
-    ) -> None:
+        self, operator: Operator, starts: Tensor, *, locked: Tensor | None = None, scale: float = 0.0,
+        memory: float | None = None,
+    ) -> None:  # fmt: skip
         self.operator = operator
-        self.locked = start.new_empty(0, operator.dimension) if locked is None else locked
-        self.scale = scale
-        self.diagonal: list[float] = []
-        self.off_diagonal: list[float] = []
-        self._max_steps = max_steps
-        self._rows = start.new_empty(min(16, max_steps), operator.dimension)
-        self._next = start
+        self._locked = locked
+        rows = starts.reshape(operator.dimension, -1).to(operator.device, operator.dtype).T
+        self._kept = rows.new_empty(len(rows), 0, operator.dimension)
+        self._count = 0
+        bound = _memory_bound(operator.device) if memory is None else memory
+        self._capacity = bound / (rows.numel() * rows.element_size())
+        self._scale = torch.full((len(rows),), scale, dtype=torch.float64)
+        self._alpha: list[Tensor] = []
+        self._beta: list[Tensor] = []
+        self._tridiagonal: Tridiagonal | None = None
+        self._current, self._squares = self._unit(rows)
+        self._previous = torch.zeros_like(rows)
 
-    def __len__(self) -> int:
-        return len(self.diagonal)
+    @property
+    def steps(self) -> int:
+        return len(self._alpha)
 
     @property
     def basis(self) -> Tensor:
-        return self._rows[: len(self)]
+        """The vectors kept, (P, m, d): all of them if memory allows."""
+        return self._kept[:, : self._count]
 
     @property
-    def exhausted(self) -> bool:
-        """Whether the Krylov space has become invariant: the leftover is only rounding error."""
-        return len(self) > 0 and self.off_diagonal[-1] == 0
+    def exhausted(self) -> Tensor:
+        """Which runs (P,) have found an invariant space: what is left over is only rounding error."""
+        return self._beta[-1] == 0 if self._beta else torch.zeros(len(self._scale), dtype=torch.bool)
 
-    def step(self) -> None:
-        """Spend one product: the next row of the basis, its α, and the β of what is left over."""
-        # Room for the basis doubles when it is full, so that rows are copied a bounded number of times each.
-        if len(self) == len(self._rows):
-            larger = self._rows.new_empty(min(2 * len(self), self._max_steps), self.operator.dimension)
-            larger[: len(self)] = self._rows
-            self._rows = larger
-        vector = self._rows[len(self)] = self._next
-        image = self.operator @ vector
-        self.diagonal.append(float(vector.double() @ image.double()))
-        # Against the whole basis, which takes α q_k and β q_{k−1} off as well.
-        image = self.orthogonal(image)
-        remainder = float(image.double().norm())
-        self.scale = max(self.scale, abs(self.diagonal[-1]), remainder)
-        # A remainder the size of rounding errors is none: β = 0 says that the Krylov space is invariant.
-        if remainder > 50 * torch.finfo(self.operator.dtype).eps * self.scale:
-            self.off_diagonal.append(remainder)
-            self._next = image / remainder
-        else:
-            self.off_diagonal.append(0.0)
+    @property
+    def tridiagonal(self) -> Tridiagonal:
+        """The coefficients of all runs so far."""
+        if self._tridiagonal is None:
+            self._tridiagonal = Tridiagonal(torch.stack(self._alpha, 1), torch.stack(self._beta, 1), self._squares)
+        return self._tridiagonal
 
-    def restart(self, start: Tensor) -> None:
-        """Go on from a new vector once exhausted: the old space is invariant, so T falls into blocks."""
-        self._next = start
+    def grow(self, steps: int) -> None:
+        """Spend up to `steps` products on each run; one whose Krylov space is exhausted stands still."""
+        for _ in range(steps):
+            if self.steps and not bool(self._current.any()):
+                return
+            self._tridiagonal = None
+            # The three-term recurrence β_k q_{k+1} = A q_k − α_k q_k − β_{k−1} q_{k−1}; inner products in float64,
+            # because α and β are all that quadrature is made of.
+            before = self._beta[-1].to(self._current)[:, None] if self._beta else 0.0
+            image = (self.operator @ self._current.T).T - before * self._previous
+            alpha = (self._current.double() * image.double()).sum(1)
+            # Rounding makes the recurrence forget earlier vectors, so they are projected out once more.
+            self._keep(self._current)
+            image = self._orthogonal(image - alpha.to(image)[:, None] * self._current)
+            beta = image.double().norm(dim=1).cpu()
+            self._alpha.append(alpha.cpu())
+            self._scale = torch.stack([self._scale, self._alpha[-1].abs(), beta]).amax(0)
+            # A remainder the size of rounding errors means that the Krylov space is exhausted: β = 0 ends that run,
+            # where normalizing it would start a new one from noise.
+            noise = ROUNDING * torch.finfo(image.dtype).eps * self._scale
+            self._beta.append(torch.where(beta > noise, beta, 0.0))
+            inverse = torch.where(beta > noise, 1 / beta, 0.0).to(image)
+            self._previous, self._current = self._current, image * inverse[:, None]
 
-    def orthogonal(self, vector: Tensor) -> Tensor:
-        """The vector without its part in the basis and in the locked rows."""
+    def restart(self, starts: Tensor) -> None:
+        """Go on from new vectors (d, P) once exhausted: the old spaces are invariant, so T falls into blocks."""
+        self._current, _ = self._unit(starts.reshape(self.operator.dimension, -1).T)
+        self._previous = torch.zeros_like(self._current)
+
+    def _unit(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """Unit vectors along what the rows add to the vectors kept, and the squared lengths of that."""
+        rows = self._orthogonal(rows)
+        squares = rows.double().square().sum(1)
+        norms = squares.sqrt().to(rows)
+        return rows / torch.where(norms > 0, norms, 1)[:, None], squares.cpu()
+
+    def _orthogonal(self, rows: Tensor) -> Tensor:
+        """The rows (P, d) without their parts in `locked` and in the vectors kept; twice, because once loses digits."""
         for _ in range(2):
-            for rows in (self.locked, self.basis):
-                vector = vector - rows.T @ (rows @ vector)
-        return vector
+            if self._locked is not None:
+                rows = rows - (rows @ self._locked.T) @ self._locked
+            rows = rows - torch.bmm(torch.bmm(rows[:, None], self.basis.mT), self.basis)[:, 0]
+        return rows
 
-    def result(self) -> Tridiagonal:
-        return Tridiagonal(
-            torch.tensor(self.diagonal, dtype=torch.float64),
-            torch.tensor(self.off_diagonal, dtype=torch.float64),
-            self.basis,
-        )
+    def _keep(self, rows: Tensor) -> None:
+        if self._count >= self._capacity:
+            return
+        if self._count == self._kept.shape[1]:  # room doubles, so that vectors are copied a bounded number of times
+            room = int(min(max(16, 2 * self._count), self._capacity + 1))
+            larger = self._kept.new_empty(len(rows), room, rows.shape[1])
+            larger[:, : self._count] = self._kept
+            self._kept = larger
+        self._kept[:, self._count] = rows
+        self._count += 1
 
 
-def lanczos(operator: Operator, start: Tensor, steps: int) -> Tridiagonal:
-    """The Lanczos tridiagonal matrix of `operator` from `start`: A Q = Q T + β_m q_{m+1} e_mᵀ.
-
-    Ends before `steps` when the Krylov space of `start` is exhausted.
-
-    Examples:
-        >>> import torch
-        >>> from basinscope.curvature.operators import Dense
-        >>> run = lanczos(Dense(torch.diag(torch.tensor([1.0, 2.0, 3.0]))), torch.ones(3), steps=3)
-        >>> torch.linalg.eigvalsh(run.matrix()).round(decimals=4).tolist()
-        [1.0, 2.0, 3.0]
-    """
-    if steps < 1:
-        raise InputError(f"steps must be at least 1, got {steps}")
-    norm = float(start.double().norm())
-    if not 0 < norm < float("inf"):
-        raise InputError(f"start must be a nonzero finite vector, got one of norm {norm}")
-    max_steps = min(steps, operator.dimension)
-    run = Krylov(operator, start.to(operator.device, operator.dtype) / norm, max_steps)
-    while len(run) < max_steps and not run.exhausted:
-        run.step()
-    return run.result()
+def _memory_bound(device: torch.device) -> int:
+    """The bytes that the vectors of all runs may take."""
+    if device.type == "cuda":
+        return int(torch.cuda.get_device_properties(device).total_memory) // 4
+    return 4 * DEFAULT_MEMORY

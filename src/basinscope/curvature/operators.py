@@ -26,14 +26,11 @@ LinearMap = Callable[[Parameters], Parameters]
 class Operator(Protocol):
     """A symmetric d × d matrix that can be multiplied: `operator @ v` for v of shape (d,) or (d, k)."""
 
-    @property
-    def dimension(self) -> int: ...
-    @property
-    def device(self) -> torch.device: ...
-    @property
-    def dtype(self) -> torch.dtype: ...
-    @property
-    def psd(self) -> bool: ...
+    dimension: int
+    device: torch.device
+    dtype: torch.dtype
+    psd: bool
+
     def __matmul__(self, v: Tensor) -> Tensor: ...
 
 
@@ -50,23 +47,11 @@ class CurvatureOperator:
         self, land: Landscape, name: str, psd: bool, linear_map: Callable[[Samples], LinearMap], tiles: Tiles
     ) -> None:
         self.land = land
+        self.dimension, self.device, self.dtype, self.psd = land.dimension, land.device, land.dtype, psd
         self.name = name
-        self.psd = psd
         self.tiles = tiles
         self._linear_map = linear_map
         self._cached_maps: list[LinearMap] | None = None
-
-    @property
-    def dimension(self) -> int:
-        return self.land.dimension
-
-    @property
-    def device(self) -> torch.device:
-        return self.land.device
-
-    @property
-    def dtype(self) -> torch.dtype:
-        return self.land.dtype
 
     def __repr__(self) -> str:
         return f"CurvatureOperator({self.name}, {self.dimension:,} × {self.dimension:,}, {self.tiles})"
@@ -79,11 +64,17 @@ class CurvatureOperator:
             )
         rows = v.to(self.device, self.dtype).reshape(self.dimension, -1).T
         total = torch.zeros_like(rows)
-        with full_precision():
-            for linear_map in self._maps():
-                for start in range(0, len(rows), self.tiles.probes):
-                    tile = slice(start, start + self.tiles.probes)
-                    total[tile] += self._product(linear_map, rows[tile])
+        try:
+            with full_precision():
+                for linear_map in self._maps():
+                    for start in range(0, len(rows), self.tiles.probes):
+                        tile = slice(start, start + self.tiles.probes)
+                        total[tile] += self._product(linear_map, rows[tile])
+        except NotImplementedError as error:
+            raise InputError(
+                f"products with the {self.name} need a derivative that torch does not have: {error} — write that "
+                f"function of the network in others, or sample with sampler='sgld', which takes gradients alone"
+            ) from error
         return (total.T / self.land.n).reshape(v.shape)
 
     def _product(self, linear_map: LinearMap, rows: Tensor) -> Tensor:
@@ -120,19 +111,7 @@ class Dense:
         if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
             raise InputError(f"matrix must be square, got shape {tuple(matrix.shape)}")
         self.matrix = matrix
-        self.psd = psd
-
-    @property
-    def dimension(self) -> int:
-        return len(self.matrix)
-
-    @property
-    def device(self) -> torch.device:
-        return self.matrix.device
-
-    @property
-    def dtype(self) -> torch.dtype:
-        return self.matrix.dtype
+        self.dimension, self.device, self.dtype, self.psd = len(matrix), matrix.device, matrix.dtype, psd
 
     def __matmul__(self, v: Tensor) -> Tensor:
         return self.matrix @ v.to(self.matrix)

@@ -12,7 +12,7 @@ from ..errors import InputError
 from ..landscape import Landscape, Parameters, check_landscape, math_attention
 from ..samples import Samples
 from .decay import read_decay
-from .roots import head, roots
+from .likelihood import head, roots
 from .samplewise import side_by_side
 
 

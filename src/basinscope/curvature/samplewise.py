@@ -8,7 +8,7 @@ from torch.func import vjp, vmap
 
 from ..landscape import Landscape, Parameters
 from ..samples import Samples, Tree, map_tensors
-from .roots import head
+from .likelihood import head
 
 
 def side_by_side(land: Landscape, matrix: str, free: Parameters, batch: Samples, cotangents: Tensor) -> Parameters:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -16,10 +15,13 @@ from ..progress import Report
 from .dense import dense, gram, layers, restricted
 from .gradients import Gradients, Outer
 from .kronecker import Sharing, diagonal, ekfac, kfac
-from .roots import count
+from .likelihood import count
 from .tiles import memory_bound
 
 Bound = Literal["exact", "upper", "neither"]
+_BOUNDS: dict[str, Bound] = {  # what a concave trace function of a method's eigenvalues is
+    "exact": "exact", "dual": "exact", "block": "upper", "diagonal": "upper", "kfac": "neither", "ekfac": "upper",
+}  # fmt: skip
 MAX_DIMENSION = 10_000  # largest matrix whose eigenvalues are all computed unless asked for
 MAX_ROOTS = 2_000  # outputs of a sample, each a backward pass
 MAX_PRODUCTS = {"cpu": 1e13, "cuda": 1e15}  # a few minutes' worth of multiplications
@@ -50,8 +52,8 @@ def eigenvalues(
     report: Report = lambda fraction, text: None,
 ) -> Eigenvalues:
     """The eigenvalues by `method`: exact, dual, block, diagonal, kfac or ekfac."""
-    if method not in _METHODS:
-        raise InputError(f"method must be 'auto', 'lanczos' or one of {', '.join(map(repr, _METHODS))}, got {method!r}")
+    if method not in _BOUNDS:
+        raise InputError(f"method must be 'auto', 'lanczos' or one of {', '.join(map(repr, _BOUNDS))}, got {method!r}")
     if matrix == "hessian" and method not in ("exact", "block"):
         raise InputError(
             f"method={method!r} needs gradient rows, which a Hessian does not have: expected 'exact', 'block' or "
@@ -107,28 +109,27 @@ def _affordable(land: Landscape, matrix: str, rows: int) -> bool:
 def _compute(
     land: Landscape, matrix: str, method: str, whitening: Tensor | None, sharing: Sharing, report: Report
 ) -> Eigenvalues:
-    bound, values = _METHODS[method](land, matrix, whitening, sharing, report)
-    return Eigenvalues(values.cpu() if matrix == "hessian" else values.cpu().clamp(min=0), bound, method)
+    if method == "exact":
+        values = _exact(land, matrix, whitening, report)
+    elif method == "dual":
+        values = torch.linalg.eigvalsh(gram(land, matrix, whitening, report=report))
+    elif method == "block":
+        values = _block(land, matrix, whitening, report)
+    elif method == "diagonal":
+        values = diagonal(land, matrix, whitening)
+    else:
+        values = (ekfac if method == "ekfac" else kfac)(land, matrix, whitening, sharing)
+    return Eigenvalues(values.cpu() if matrix == "hessian" else values.cpu().clamp(min=0), _BOUNDS[method], method)
 
 
-def _exact(
-    land: Landscape, matrix: str, whitening: Tensor | None, sharing: Sharing, report: Report
-) -> tuple[Bound, Tensor]:
+def _exact(land: Landscape, matrix: str, whitening: Tensor | None, report: Report) -> Tensor:
     whole = dense(land, matrix, whitening, report=report)
     # Dead units and constant inputs leave empty rows, which need no factorization.
     nonzero = whole.diagonal() != 0 if matrix != "hessian" else (whole != 0).any(0)
-    return "exact", torch.linalg.eigvalsh(whole[nonzero][:, nonzero])
+    return torch.linalg.eigvalsh(whole[nonzero][:, nonzero])
 
 
-def _dual(
-    land: Landscape, matrix: str, whitening: Tensor | None, sharing: Sharing, report: Report
-) -> tuple[Bound, Tensor]:
-    return "exact", torch.linalg.eigvalsh(gram(land, matrix, whitening, report=report))
-
-
-def _block(
-    land: Landscape, matrix: str, whitening: Tensor | None, sharing: Sharing, report: Report
-) -> tuple[Bound, Tensor]:
+def _block(land: Landscape, matrix: str, whitening: Tensor | None, report: Report) -> Tensor:
     """The exact eigenvalues of every layer by itself.
 
     Together they have never fewer soft dimensions than the whole matrix (Shoham, Mor-Yosef and Avron 2025,
@@ -137,35 +138,7 @@ def _block(
     values, done = [], 0
     for names in layers(land):
         part, scale = restricted(land, names, whitening)
-        values.append(_exact(part, matrix, scale, sharing, lambda fraction, text: None)[1])
+        values.append(_exact(part, matrix, scale, lambda fraction, text: None))
         done += part.dimension
         report(done / land.dimension, names[0])
-    return "upper", torch.cat(values)
-
-
-def _diagonal(
-    land: Landscape, matrix: str, whitening: Tensor | None, sharing: Sharing, report: Report
-) -> tuple[Bound, Tensor]:
-    return "upper", diagonal(land, matrix, whitening)
-
-
-def _ekfac(
-    land: Landscape, matrix: str, whitening: Tensor | None, sharing: Sharing, report: Report
-) -> tuple[Bound, Tensor]:
-    return "upper", ekfac(land, matrix, whitening, sharing)
-
-
-def _kfac(
-    land: Landscape, matrix: str, whitening: Tensor | None, sharing: Sharing, report: Report
-) -> tuple[Bound, Tensor]:
-    return "neither", kfac(land, matrix, whitening, sharing)
-
-
-_METHODS: dict[str, Callable[[Landscape, str, Tensor | None, Sharing, Report], tuple[Bound, Tensor]]] = {
-    "exact": _exact,
-    "dual": _dual,
-    "block": _block,
-    "diagonal": _diagonal,
-    "kfac": _kfac,
-    "ekfac": _ekfac,
-}
+    return torch.cat(values)

@@ -17,9 +17,8 @@ from torch import Tensor
 from ..landscape import Landscape
 from ..progress import Report
 from ..samples import Samples
-from .likelihood import IGNORED_LABEL, output_curvature
+from .likelihood import IGNORED_LABEL, output_curvature, roots
 from .precision import full_precision
-from .roots import roots
 from .stack import Stage, stack_of, stages
 from .tiles import memory_bound
 

@@ -14,11 +14,11 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from ..errors import InputError
+from ..checks import fraction, whole_seed
 from ..progress import Report
 from .averages import Average, averages
-from .bracket import Function, LanczosRuns
-from .lanczos import lanczos
+from .bracket import Function
+from .lanczos import LanczosRuns, Tridiagonal
 from .operators import Operator
 from .tiles import DEFAULT_MEMORY
 
@@ -75,20 +75,20 @@ def traced(
         rtol: relative standard error to reach.
         report: called with the fraction done and a line of text.
     """
-    if not 0 < rtol < 1:
-        raise InputError(f"rtol must lie between 0 and 1, got {rtol}")
-    generator = torch.Generator().manual_seed(seed)
+    fraction("rtol", rtol)
+    generator = torch.Generator().manual_seed(whole_seed(seed))
     draw = signs(operator) if starts is None else starts
-    fixed: LanczosRuns | None = None
+    fixed: Tridiagonal | None = None
 
     def converge(runs: LanczosRuns) -> list[Average]:
         """Grow the runs until every bracket has closed, or the steps are spent."""
         max_steps = min(MAX_STEPS, operator.dimension)
         while True:
             runs.grow(min(max(MIN_STRIDE, runs.steps // 4), max_steps - runs.steps))
-            results = averages(operator, functions, levels, [runs], fixed, rtol)
+            results = averages(operator, functions, levels, [runs.tridiagonal], fixed, rtol)
             report(0.5 * runs.steps / max_steps, f"{runs.steps} Lanczos steps, {INITIAL_PROBES} probes")
-            if all(average.closed for average in results) or runs.steps >= max_steps:
+            spent = runs.steps >= max_steps or bool(runs.exhausted.all())
+            if spent or all(average.closed for average in results):
                 return results
 
     def missing_probes() -> int:
@@ -118,22 +118,23 @@ def traced(
     for step in range(runs.steps):
         others.grow(1)
         report(0.5 + 0.5 * (step + 1) / runs.steps, f"{runs.steps} Lanczos steps, {INITIAL_PROBES + missing} probes")
-    return averages(operator, functions, levels, [runs, others], fixed, rtol)
+    return averages(operator, functions, levels, [runs.tridiagonal, others.tridiagonal], fixed, rtol)
 
 
-def _leading(operator: Operator, start: Tensor, products: int) -> tuple[Tensor, LanczosRuns]:
+def _leading(operator: Operator, start: Tensor, products: int) -> tuple[Tensor, Tridiagonal]:
     """Approximate eigenvectors u (d, k) of the largest eigenvalues, and the rules for uᵀ f(A) u.
 
     Where an operator has few large eigenvalues, they make most of the Monte Carlo error. Split off, they make none:
     Tr f(A) = Σ_u uᵀ f(A) u + E[zᵀ f(A) z] for z orthogonal to all u, and the Rayleigh quotient of u with its residual
     is one step of a Lanczos run from u.
     """
-    tridiagonal = lanczos(operator, start, products)
-    values, rotation = torch.linalg.eigh(tridiagonal.matrix())
-    residuals = tridiagonal.off_diagonal[-1] * rotation[-1].abs()
+    run = LanczosRuns(operator, start, memory=math.inf)
+    run.grow(products)
+    (values, rotation), residuals = (part[0] for part in run.tridiagonal.eigensystem), run.tridiagonal.residuals[0]
     converged = residuals < MAX_RESIDUAL * values
-    vectors = torch.linalg.qr(tridiagonal.basis.T @ rotation[:, converged].to(tridiagonal.basis)).Q
-    return vectors, LanczosRuns.from_rayleigh(values[converged], residuals[converged])
+    vectors = torch.linalg.qr(run.basis[0].T @ rotation[:, converged].to(run.basis)).Q
+    values, residuals = values[converged], residuals[converged]
+    return vectors, Tridiagonal(values[:, None], residuals[:, None], torch.ones_like(values))
 
 
 def _orthogonal(draw: Starts, vectors: Tensor) -> Starts:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.graph import saved_tensors_hooks
 
-from ..errors import InputError
+from ..checks import positive
 from ..landscape import Landscape, math_attention
 
 DEFAULT_MEMORY = 512 * 2**20
@@ -28,9 +28,7 @@ class Tiles:
 def memory_bound(land: Landscape, memory: int | None) -> int:
     """The bound in bytes: 512 MiB on the CPU and an eighth of the card on a GPU unless given."""
     if memory is not None:
-        if memory <= 0:
-            raise InputError(f"memory must be a positive number of bytes, got {memory}")
-        return int(memory)
+        return int(positive("memory", memory))
     if land.device.type == "cuda":
         return int(torch.cuda.get_device_properties(land.device).total_memory) // 8
     return DEFAULT_MEMORY

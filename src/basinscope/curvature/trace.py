@@ -1,4 +1,4 @@
-"""The trace of a symmetric operator from random probes: Hutchinson, XTrace and XNysTrace, each with its standard error.
+"""The trace of a symmetric operator from random probes: Hutchinson and XTrace, each with its standard error.
 
 Hutchinson (1990, https://doi.org/10.1080/03610919008812866); Epperly, Tropp and Webber, "XTrace: making the most of
 every sample in stochastic trace estimation" (2024, https://arxiv.org/abs/2301.07825).
@@ -7,19 +7,18 @@ every sample in stochastic trace estimation" (2024, https://arxiv.org/abs/2301.0
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import torch
 from torch import Tensor
 
-from ..errors import InputError
+from ..checks import whole_seed
 from .operators import Operator
 from .tiles import DEFAULT_MEMORY
 
 MIN_PROBES = 16  # before a standard error is believed: with 12, 95 % intervals held the truth 91 to 94 % of the time
-MAX_HUTCHINSON_PROBES = 60  # beyond which plain Hutchinson gives way to the methods that deflate
+MAX_HUTCHINSON_PROBES = 60  # beyond which plain Hutchinson gives way to XTrace, which deflates
 PROBES_AT_ONCE = 16
 MAX_JACKKNIFE_GROUPS = 24  # parts of the probes that are left out in turn for XTrace's standard error
 PROBE_MARGIN = 1.2  # more probes than the pilot asks for: its own standard error may have come out too small
@@ -27,30 +26,27 @@ PROBE_MARGIN = 1.2  # more probes than the pilot asks for: its own standard erro
 
 @dataclass(frozen=True)
 class Trace:
-    """A trace from `products` matrix–vector products, by `exact`, `hutchinson`, `xtrace`, `xnystrace` or a closed form.
+    """A trace, and those of the diagonal blocks asked for.
 
-    `blocks` holds (value, standard error) of the diagonal blocks asked for.
+    Attributes:
+        value, stderr, freedom: a standard error of 0 means that it is exact.
+        method: `exact`, `hutchinson`, `xtrace`, `closed form`, `gradient norms` or `sampled gradient norms`.
+        spent: matrix–vector products, or backward passes over the data.
+        blocks: (value, standard error) of each block.
     """
 
     value: float
     stderr: float
     freedom: float
     method: str
-    products: int
+    spent: int
     blocks: tuple[tuple[float, float], ...] = ()
 
-
-class Probes(Protocol):
-    """A growing set of probes, and the estimate of the trace that they make."""
-
-    method: str
-    products: int
-
-    def grow(self, products: int) -> None:
-        """Spend about that many more products."""
-
-    def summary(self) -> tuple[float, float, float]:
-        """Value, standard error and its degrees of freedom."""
+    @classmethod
+    def exact(cls, blocks: Iterable[float], method: str, spent: int) -> Trace:
+        """The trace from those of all diagonal blocks, without error."""
+        parts = tuple((value, 0.0) for value in blocks)
+        return cls(math.fsum(value for value, _ in parts), 0.0, math.inf, method, spent, parts)
 
 
 class Hutchinson:
@@ -62,7 +58,7 @@ class Hutchinson:
         self.products = 0
         self._operator = operator
         self._sizes = [operator.dimension] if sizes is None else list(sizes)
-        self._generator = torch.Generator(device=operator.device).manual_seed(seed)
+        self._generator = torch.Generator(device=operator.device).manual_seed(whole_seed(seed))
         self._forms: list[Tensor] = []  # vᵀ A v of each probe by diagonal block
 
     def grow(self, products: int) -> None:
@@ -95,7 +91,7 @@ class XTrace:
     def __init__(self, operator: Operator, seed: int) -> None:
         self.products = 0
         self._operator = operator
-        self._generator = torch.Generator(device=operator.device).manual_seed(seed)
+        self._generator = torch.Generator(device=operator.device).manual_seed(whole_seed(seed))
         empty = torch.empty(operator.dimension, 0, dtype=torch.float64, device=operator.device)
         self._probes = self._images = self._basis = self._mapped = empty
 
@@ -126,49 +122,6 @@ class XTrace:
             return _leave_one_out(lengths[chosen], forms[chosen], *small, self._operator.dimension).mean()
 
         return _jackknife(mean, len(lengths))
-
-
-class XNysTrace:
-    """XTrace for a positive semi-definite A, deflated by its Nyström approximation: half the products a probe.
-
-    Â = Y H⁻¹ Yᵀ with Y = A Ω and H = ΩᵀY. Leaving out ω_i takes (Y H⁻¹e_i)(Y H⁻¹e_i)ᵀ / (H⁻¹)_ii off Â.
-    """
-
-    method = "xnystrace"
-
-    def __init__(self, operator: Operator, seed: int) -> None:
-        if not operator.psd:
-            raise InputError("XNysTrace needs a positive semi-definite operator: use XTrace for this one")
-        self.products = 0
-        self._operator = operator
-        self._generator = torch.Generator(device=operator.device).manual_seed(seed)
-        empty = torch.empty(operator.dimension, 0, dtype=torch.float64, device=operator.device)
-        self._probes = self._images = empty
-
-    def grow(self, products: int) -> None:
-        fresh = _normal(self._operator, products, self._generator)
-        self._probes = torch.cat([self._probes, fresh.double()], 1)
-        self._images = torch.cat([self._images, (self._operator @ fresh).double()], 1)
-        self.products += products
-
-    def summary(self) -> tuple[float, float, float]:
-        probes, dimension = self._probes, self._operator.dimension
-        # A shift keeps H invertible where A has low rank; its trace is taken off again.
-        shift = torch.finfo(self._operator.dtype).eps ** 0.7 * float(self._images.norm() / probes.norm())
-        images = self._images + shift * probes
-        # Everything the estimates take is in ΩᵀAΩ, (AΩ)ᵀAΩ and ΩᵀΩ, matrices as small as the number of probes.
-        middle, squares, lengths = ((one.T @ two).cpu() for one, two in
-                                    ((probes, images), (images, images), (probes, probes)))  # fmt: skip
-
-        def mean(chosen: Tensor) -> Tensor:
-            inverse = torch.linalg.inv(middle[chosen][:, chosen])
-            inner = squares[chosen][:, chosen]
-            # ‖μ_i‖² scaled to its mean, for the part of ω_i that is orthogonal to all other probes.
-            free = torch.linalg.inv(lengths[chosen][:, chosen]).diagonal() * (dimension - len(chosen) + 1)
-            remainder = (free - (inverse * (inner @ inverse)).sum(0)) / inverse.diagonal()
-            return (inverse * inner).sum() + remainder.mean() - shift * dimension
-
-        return _jackknife(mean, probes.shape[1])
 
 
 def _leave_one_out(
@@ -216,7 +169,7 @@ def estimate_trace(
     """Tr A until its standard error is at most max(rtol · |offset + Tr A|, atol) or the products are spent.
 
     Starts with Hutchinson. Where that would need many probes, the trace is taken exactly if the dimension is no larger
-    than that, and XTrace (XNysTrace for a positive semi-definite operator) takes over while it gains more per product.
+    than that, and XTrace takes over while it gains more per product.
 
     Args:
         operator: any symmetric operator.
@@ -236,7 +189,7 @@ def estimate_trace(
     """
     if operator.dimension <= MIN_PROBES:
         return exact_trace(operator, sizes)
-    probes: Probes = Hutchinson(operator, seed, sizes)
+    probes: Hutchinson | XTrace = Hutchinson(operator, seed, sizes)
     spent = min(MIN_PROBES, max_products)
     probes.grow(spent)
     deflating = sizes is None and _fits(operator, memory, MAX_HUTCHINSON_PROBES)
@@ -251,10 +204,10 @@ def estimate_trace(
         # One product per dimension is exact, so random probes must be fewer.
         if operator.dimension <= min(needed, remaining):
             return exact_trace(operator, sizes, spent)
-        # Once, a method that deflates is tried beside Hutchinson, and kept if its variance per product is lower.
+        # Once, XTrace, which deflates, is tried beside Hutchinson, and kept if its variance per product is lower.
         if deflating and needed > MAX_HUTCHINSON_PROBES:
             deflating = False
-            other = XNysTrace(operator, seed + 1) if operator.psd else XTrace(operator, seed + 1)
+            other = XTrace(operator, seed + 1)
             other.grow(min(MAX_HUTCHINSON_PROBES // 2, remaining))
             spent += other.products
             if other.summary()[1] ** 2 * other.products < stderr**2 * probes.products:

@@ -28,6 +28,8 @@ _CONSTANTS = ("E", "I", "pi")  # what sympy reads as numbers
 _MAX_CHARACTERS = 20_000
 _MAX_DEPTH = 50  # of brackets, signs and towers of powers
 _MAX_DEGREE = 1_000
+_MAX_MIXED_DEGREE = 100  # of several terms
+_MAX_SIZE = 3_000  # terms times degree
 _MAX_TERMS = 500
 _MAX_BITS = 4_000  # of a numerator or a denominator
 _MAX_PRODUCTS = 200_000  # of two terms, in writing K out
@@ -56,7 +58,9 @@ def read(expr: Any, variables: Sequence[Any] | None) -> tuple[Polynomial, list[s
     if len(set(names)) < len(names):
         raise InputError(f"variables must differ, got {names} — name each once")
     algebra = _Algebra(_short(expr), names)
-    return (_Text(tokens, algebra).read() if isinstance(expr, str) else _walk(expr, algebra)), names
+    terms = _Text(tokens, algebra).read() if isinstance(expr, str) else _walk(expr, algebra)
+    algebra.refuse_endless(terms)
+    return terms, names
 
 
 def _short(expr: Any) -> str:
@@ -85,6 +89,15 @@ class _Algebra:
             f"expr is too large to be written out: {reason}, got {self.excerpt} — expected at most degree "
             f"{_MAX_DEGREE:,}, {_MAX_TERMS} terms and coefficients of {_MAX_BITS * 3 // 10:,} digits"
         )
+
+    def refuse_endless(self, terms: Polynomial) -> None:
+        """Refuse what has several terms and too high a degree to be factored in seconds."""
+        degree = _degree(terms)
+        if len(terms) > 1 and (degree > _MAX_MIXED_DEGREE or degree * len(terms) > _MAX_SIZE):
+            raise InputError(
+                f"expr is too large to be factored: {len(terms)} terms and degree {degree}, got {self.excerpt} — "
+                f"expected a degree up to {_MAX_MIXED_DEGREE}, and terms times degree up to {_MAX_SIZE:,}"
+            )
 
     def constant(self, value: Fraction) -> Polynomial:
         return {(0,) * len(self.names): value} if value else {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from fractions import Fraction
 
@@ -99,7 +100,8 @@ def _core(excess: Sequence[int]) -> Coefficient:
     small = sorted(excess)
     if small[0] == 0:
         return Fraction(0), 1
-    layers = max(count for count in range(1, len(small)) if sum(small[: count + 1]) >= count * small[count])
+    sums = list(itertools.accumulate(small))
+    layers = max(count for count in range(1, len(small)) if sums[count] >= count * small[count])
     smallest = small[: layers + 1]
     total = sum(smallest)
     ceiling = -(-total // layers)

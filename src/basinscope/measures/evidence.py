@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from ..checks import positive, whole
+from ..checks import positive, whole, whole_seed
 from ..deprecated import warn_renamed
 from ..errors import InputError
 from ..estimates import Check
@@ -133,6 +133,8 @@ class Asked:
             raise InputError(f"unknown sampler {self.sampler!r}: expected one of {', '.join(_SAMPLERS)}")
         if self.draws is not None:
             whole("draws", self.draws, 2)
+        positive("budget", self.budget)
+        whole_seed(self.seed)
 
     @property
     def settings(self) -> Settings:

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..checks import positive
 from ..errors import InputError
 from ..estimates import Check, Estimate
 from ..landscape import Landscape, check_landscape
 from ..progress import tracked
 from ..sampling.calibration import Resolution, resolution
+from ..sampling.clock import checked_budget
 from ..sampling.local import Outcome, Sampler, Settings
 from .checks import check_mixing, check_precision
 from .evidence import temperature
@@ -96,7 +96,7 @@ def free_energy(
     highest = temperature(land, nbeta, beta)
     at = resolution(land, highest * land.n, gamma)
     nodes, fine, coarse = rule()
-    share = positive("budget", budget) / len(nodes)
+    share = checked_budget(budget) / len(nodes)
     settings = Settings(sampler, chains=chains, rtol=rtol, budget=share, seed=seed)
     with tracked("free energy", progress) as report:
         ensemble = Sampler(land, settings)

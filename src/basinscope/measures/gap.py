@@ -13,7 +13,7 @@ from ..curvature import calibration
 from ..curvature.calibration import Ratio, error_uncertainty, ratio
 from ..curvature.ghost import MAX_ROOTS, layer_traces
 from ..curvature.gradients import Gradients
-from ..curvature.roots import count
+from ..curvature.likelihood import count
 from ..curvature.spectra import choose, eigenvalues
 from ..errors import InputError
 from ..estimates import Check, Estimate
@@ -82,6 +82,8 @@ def gap(
         raise InputError(f"method must be one of {', '.join(map(repr, get_args(GapMethod)))}, got {method!r}")
     if weight_decay is None and method in ("soft_rank", "tic"):
         raise InputError(f"method={method!r} needs a weight_decay — pass the one the network was trained with")
+    if held_out is not None:
+        check_landscape(held_out)
     source = land if held_out is None else _same_point(land, held_out)
     options: dict[str, Any] = {"weight_decay": weight_decay, "seed": seed, "rtol": rtol, "progress": progress}
     if method == "tic":

@@ -11,6 +11,7 @@ import torch
 from ..landscape import Landscape, check_landscape
 from ..progress import tracked
 from ..sampling.calibration import resolution
+from ..sampling.clock import Schedule
 from ..sampling.local import Outcome, Sampler, Settings
 from ..sampling.quadratic import Quadratic
 from .basin import CALIBRATED, note, split
@@ -34,7 +35,7 @@ def llc(
     batch_size: int | None = None,
     burn_in: float | None = None,
     rtol: float = 0.02,
-    budget: float = 60.0,
+    budget: float | Schedule = 60.0,
     seed: int = 0,
     progress: bool = True,
 ) -> LearningCoefficient:
@@ -44,7 +45,7 @@ def llc(
     rank of the Hessian, ½ Tr H(H + (γ/nβ) I)⁻¹; it is a function of the resolution (nβ, γ), and both are reported.
 
     Nothing needs to be set. Curvature from Lanczos scales every direction; Hamiltonian Monte Carlo on all data runs
-    where it is affordable, otherwise Langevin chains with momentum on minibatches at three step sizes, extrapolated to
+    where it is affordable, otherwise Langevin chains with momentum on minibatches at two step sizes, extrapolated to
     zero.
 
     Args:
@@ -55,8 +56,9 @@ def llc(
             `sgld`, `rmsprop-sgld`, `leimkuhler-matthews`, `baoab`, `sgnht`, `mala`.
         chains, draws, step_size, batch_size, burn_in: settings of the sampler; chosen unless given.
         rtol: wanted standard error relative to λ̂.
-        budget: most work, in nominal seconds; counted in arithmetic, so that a seed gives the same bits every time.
-            A few transitions are made whatever they cost; where they do not suffice, the verdict says so.
+        budget: most seconds on this machine, everything counted. A few transitions are made whatever they cost; where
+            they do not suffice, the verdict says so. `bs.Nominal(60)` counts arithmetic instead, so that a seed gives
+            the same bits every time; a `bs.Schedule`, as `diagnostics["schedule"]` holds it, repeats a run bit for bit.
         seed: of all random numbers.
         progress: show a bar when it takes over a second.
 
@@ -121,6 +123,9 @@ def _diagnostics(measured: Sampler, outcome: Outcome) -> dict[str, Any]:
         "interrupted": outcome.interrupted,
         "exhausted": outcome.exhausted,
         "batched": measured.losses.batched,
+        "seconds": outcome.seconds,
+        "least_seconds": None if outcome.plan is None else outcome.plan.least_seconds,
+        "schedule": None if outcome.schedule is None else outcome.schedule.to_dict(),
         **run.settings,
     }
     if run.alive.sum() < 2:

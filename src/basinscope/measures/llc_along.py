@@ -131,7 +131,7 @@ def llc_along(
         sampler: `auto`, `hmc` or `minibatch`.
         chains: of the sampler; chosen unless given.
         rtol: wanted standard error of each reading, relative to the basin.
-        budget: most work of each reading, in nominal seconds.
+        budget: seconds of each reading.
         seed: of all random numbers.
         progress: show a bar when it takes over a second.
 

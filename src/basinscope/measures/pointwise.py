@@ -273,6 +273,8 @@ def as_chains(log_likelihood: Any) -> Tensor:
         )
     if rows.shape[0] * rows.shape[1] < 2:
         raise InputError(f"criteria need at least 2 draws, got {rows.shape[0] * rows.shape[1]} — draw more")
+    if rows.is_complex():
+        raise InputError("log-likelihoods must be real numbers, got complex ones")
     rows = rows.to(torch.float64)
     refuse_infinite(rows)
     return rows

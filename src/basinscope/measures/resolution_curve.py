@@ -102,7 +102,7 @@ def resolution_curve(
         sampler: `auto`, `hmc` or `minibatch`.
         chains: of the sampler; chosen unless given.
         rtol: wanted standard error relative to the basin, at every resolution.
-        budget: most work of all resolutions together, in nominal seconds.
+        budget: seconds of all resolutions together.
         seed: of all random numbers.
         progress: show a bar when it takes over a second.
 

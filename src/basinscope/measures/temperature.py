@@ -147,7 +147,7 @@ def judged(
     slopes, errors = np.array([line.slope for line in lines]), np.array([line.stderr for line in lines])
     value, stderr, spread = pooled(slopes, errors)
     explained = _explained(sets, value)
-    found = {
+    diagnostics = {
         "r_squared": explained,
         "data_sets": len(sets),
         "n": list(sizes),
@@ -162,8 +162,8 @@ def judged(
         "points": [{"data_set": number, **asdict(point)} for number, means in enumerate(sets) for point in means],
     }
     freedom = len(sets) - 1 if len(sets) > 1 else math.inf
-    checks = temperature_checks(value, stderr, points, found)
-    return TemperatureRegression("temperature_regression", value, stderr, checks, found, freedom=freedom)
+    checks = temperature_checks(value, stderr, points, diagnostics)
+    return TemperatureRegression("temperature_regression", value, stderr, checks, diagnostics, freedom=freedom)
 
 
 def line_fit(x: Sequence[float] | Array, y: Sequence[float] | Array, covariance: Array) -> Line:
@@ -201,15 +201,15 @@ def pooled(values: Array, stderrs: Array) -> tuple[float, float, float]:
     """
     if len(values) == 1:
         return float(values[0]), float(stderrs[0]), 0.0
-    own = 1 / np.maximum(stderrs, 1e-300) ** 2
-    centre = (own * values).sum() / own.sum()
-    excess = (own * (values - centre) ** 2).sum() - (len(values) - 1)
-    spread = max(0.0, float(excess / (own.sum() - (own**2).sum() / own.sum())))
+    precisions = 1 / np.maximum(stderrs, 1e-300) ** 2
+    centre = (precisions * values).sum() / precisions.sum()
+    excess = (precisions * (values - centre) ** 2).sum() - (len(values) - 1)
+    spread = max(0.0, float(excess / (precisions.sum() - (precisions**2).sum() / precisions.sum())))
     weights = 1 / (np.maximum(stderrs, 1e-300) ** 2 + spread)
     weights = weights / weights.sum()
     mean = float((weights * values).sum())
     scatter = float((weights * (values - mean) ** 2).sum() / (len(values) - 1))
-    return mean, math.sqrt(max(scatter, 1 / float(own.sum()))), math.sqrt(spread)
+    return mean, math.sqrt(max(scatter, 1 / float(precisions.sum()))), math.sqrt(spread)
 
 
 def _ladder(land: Landscape, betas: Sequence[float] | None) -> list[float]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from ..curvature.ghost import LayerTraces, layer_traces
+from ..checks import fraction, whole, whole_seed
+from ..curvature.ghost import layer_traces
 from ..curvature.operators import CurvatureOperator, hessian, residual
 from ..curvature.piecewise import piecewise_affine
 from ..curvature.stack_traces import stack_traces
@@ -63,10 +64,9 @@ def trace(
     check_landscape(land)
     if matrix not in ("hessian", "fisher", "covariance"):
         raise InputError(f"matrix must be 'hessian', 'fisher' or 'covariance', got {matrix!r}")
-    if not 0 < rtol < 1:
-        raise InputError(f"rtol must lie between 0 and 1, got {rtol}")
-    if max_products < 2:
-        raise InputError(f"max_products must be at least 2, got {max_products}")
+    fraction("rtol", rtol)
+    whole("max_products", max_products, 2)
+    whole_seed(seed)
     with tracked(f"Trace of the {matrix}", progress) as report:
         from_gradients, from_products = _parts(land, matrix, rtol, per_layer, max_products, seed, memory, report)
     return _estimate(land, matrix, rtol, per_layer, from_gradients, from_products)
@@ -81,15 +81,9 @@ def hessian_trace(land: Landscape, **options: Any) -> Estimate:
 
 
 def _parts(
-    land: Landscape,
-    matrix: str,
-    rtol: float,
-    per_layer: bool,
-    max_products: int,
-    seed: int,
-    memory: int | None,
+    land: Landscape, matrix: str, rtol: float, per_layer: bool, max_products: int, seed: int, memory: int | None,
     report: Report,
-) -> tuple[LayerTraces | None, Trace | None]:
+) -> tuple[Trace | None, Trace | None]:  # fmt: skip
     """The part of the trace that comes from gradients, and the part that comes from products."""
 
     def probed(operator: CurvatureOperator, offset: float, share: float = 1.0) -> Trace:
@@ -105,9 +99,8 @@ def _parts(
         return None, probed(hessian(land, memory=memory), offset=0.0)
     stack = stack_traces(land, curved=True, memory=memory, report=report)
     if stack is not None:
-        blocks = tuple((value, 0.0) for value in stack.residual.values())
-        rest = Trace(math.fsum(stack.residual.values()), 0.0, math.inf, "closed form", 0, blocks)
-        return LayerTraces.exact(stack.fisher, 1, "closed form"), rest
+        rest = Trace.exact(stack.residual.values(), "closed form", 0)
+        return Trace.exact(stack.fisher.values(), "closed form", 1), rest
     gradients = layer_traces(land, "fisher", rtol=rtol / 2, seed=seed, memory=memory, report=report)
     if piecewise_affine(land):
         return gradients, None
@@ -120,39 +113,26 @@ def _estimate(
     matrix: str,
     rtol: float,
     per_layer: bool,
-    from_gradients: LayerTraces | None,
+    from_gradients: Trace | None,
     from_products: Trace | None,
 ) -> Estimate:
-    value, method, layers = 0.0, [], dict.fromkeys(land.parameters, (0.0, 0.0))
-    errors: list[tuple[float, float]] = []
-    if from_gradients is not None:
-        value += from_gradients.value
-        errors.append((from_gradients.stderr, from_gradients.freedom))
-        method.append(from_gradients.method)
-        layers = {name: from_gradients.layers.get(name, (0.0, 0.0)) for name in layers}
-    if from_products is not None:
-        value += from_products.value
-        errors.append((from_products.stderr, from_products.freedom))
-        if from_products.method not in method:
-            method.append(from_products.method if from_gradients is None else f"{from_products.method} on H − F")
-        if per_layer:
-            pairs = zip(layers.items(), from_products.blocks, strict=True)
-            layers = {name: (a + c, math.hypot(b, d)) for (name, (a, b)), (c, d) in pairs}
-    stderr = math.hypot(*(error for error, _ in errors))
+    parts = [part for part in (from_gradients, from_products) if part is not None]
+    value, stderr = math.fsum(part.value for part in parts), math.hypot(*(part.stderr for part in parts))
+    method, *others = dict.fromkeys(part.method for part in parts)
+    diagnostics: dict[str, Any] = {
+        "matrix": matrix,
+        "method": " + ".join([method, *(f"{other} on H − F" for other in others)]),
+        "products": 0 if from_products is None else from_products.spent,
+        "passes": 0 if from_gradients is None else from_gradients.spent,
+    }
+    if from_gradients is not None and matrix == "hessian":
+        diagnostics["fisher_trace"] = from_gradients.value
+    if per_layer:
+        blocks = (zip(*pairs, strict=True) for pairs in zip(*(part.blocks for part in parts), strict=True))
+        totals = ((math.fsum(values), math.hypot(*errors)) for values, errors in blocks)
+        diagnostics["per_layer"] = dict(zip(land.parameters, totals, strict=True))
     return Estimate(
-        name=f"{matrix}_trace",
-        value=value,
-        stderr=stderr,
-        checks=(check_trace(value, stderr, rtol),),
-        freedom=_freedom(errors),
-        diagnostics={
-            "matrix": matrix,
-            "method": " + ".join(method),
-            "products": 0 if from_products is None else from_products.products,
-            "passes": 0 if from_gradients is None else from_gradients.passes,
-            **({"fisher_trace": from_gradients.value} if from_gradients is not None and matrix == "hessian" else {}),
-            **({"per_layer": layers} if per_layer else {}),
-        },
+        f"{matrix}_trace", value, stderr, (check_trace(value, stderr, rtol),), diagnostics, freedom=_freedom(parts)
     )
 
 
@@ -170,8 +150,8 @@ def check_trace(value: float, stderr: float, rtol: float) -> Check:
     )  # fmt: skip
 
 
-def _freedom(errors: list[tuple[float, float]]) -> float:
+def _freedom(parts: list[Trace]) -> float:
     """Degrees of freedom of a sum of independent estimates (Welch and Satterthwaite)."""
-    total = math.fsum(error**2 for error, _ in errors)
-    spread = math.fsum(error**4 / freedom for error, freedom in errors if error > 0)
+    total = math.fsum(part.stderr**2 for part in parts)
+    spread = math.fsum(part.stderr**4 / part.freedom for part in parts if part.stderr > 0)
     return total**2 / spread if spread > 0 else math.inf

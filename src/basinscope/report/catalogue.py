@@ -8,15 +8,16 @@ import math
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from ..adapters.training_header import training_header
 from ..errors import BasinscopeError, InputError
 from ..runs.status import Status, manifests_in, statuses
-from ..runs.store import Damaged, Store
+from ..runs.store import Damaged, Store, recorded_key
 from .report import Report
 
 TRAINING, REPORT, STORE = "checkpoint.safetensors", "report.json", "store.json"
@@ -161,59 +162,67 @@ class Catalogue:
 
     def _scan_training(self, folder: Path, identities: set[str]) -> None:
         file = folder / TRAINING
-        identity = _identity("training", str(folder.relative_to(self.root)))
         stamp = _stamp(file)
         fresh = stamp is not None and time.time() - stamp[1] / 1e9 < _FRESH
-        if self._unchanged(identity, (stamp, fresh)):
-            identities.add(identity)
-            return
         group, name = self._place(folder)
-        row: dict[str, Any] = {"id": identity, "kind": "training", "group": group, "name": name, "values": {}}
-        if stamp is None:
-            row |= {"status": "starting", "note": "its first checkpoint is still being written"}
-            self._put(identities, row, (stamp, fresh), Detail)
-            return
-        try:
+
+        def read() -> dict[str, Any] | None:
+            if stamp is None:
+                return {"status": "starting", "note": "its first checkpoint is still being written"}
             header = training_header(file)
-        except InputError as error:
-            row |= {"status": "damaged", "note": str(error)}
-            self._put(identities, row, (stamp, fresh), Detail)
-            return
-        if header is None:
-            return
-        rows = [dict(entry) for entry in header["rows"]]
-        over = header["over"]
-        row |= {
-            "status": over[0] if over else "running" if fresh else "at rest",
-            "note": over[1] if over else "",
-            "updated": stamp[1] / 1e9,
-            "values": _values(_last(rows)),
-        }
-        self._put(identities, row, (stamp, fresh), lambda: Detail([dict(entry) for entry in _rows_of(file)]))
+            if header is None:
+                return None
+            status, note = header["over"] or ("running" if fresh else "at rest", "")
+            return {"status": status, "note": note, "updated": stamp[1] / 1e9, "values": _values(_last(header["rows"]))}
+
+        identity = _identity("training", str(folder.relative_to(self.root)))
+        self._note(
+            identities, {"id": identity, "kind": "training", "group": group, "name": name}, (stamp, fresh), read,
+            lambda: Detail(_rows_of(file)),
+        )  # fmt: skip
 
     def _scan_report(self, folder: Path, identities: set[str]) -> None:
         file = folder / REPORT
-        identity = _identity("report", str(folder.relative_to(self.root)))
-        stamp = _stamp(file)
-        if self._unchanged(identity, stamp):
-            identities.add(identity)
-            return
         group, name = self._place(folder)
-        row: dict[str, Any] = {"id": identity, "kind": "report", "group": group, "name": name, "values": {}}
-        try:
+
+        def read() -> dict[str, Any]:
             report = Report.load(file)
-            row |= {
+            return {
                 "name": report.title,
                 "status": "measured",
                 "note": f"{len(report.points)} checkpoints" if len(report.points) > 1 else "",
                 "updated": report.made,
                 "values": _values(report.rows()[-1]),
             }
-        except (BasinscopeError, KeyError, TypeError, AttributeError) as error:
-            row |= {"status": "damaged", "note": f"{error}"}
-            self._put(identities, row, stamp, Detail)
+
+        identity = _identity("report", str(folder.relative_to(self.root)))
+        self._note(
+            identities, {"id": identity, "kind": "report", "group": group, "name": name}, _stamp(file), read,
+            lambda: _report_detail(file),
+        )  # fmt: skip
+
+    def _note(
+        self, identities: set[str], row: dict[str, Any], stamp: Any, read: Callable[[], dict[str, Any] | None],
+        load: Callable[[], Detail],
+    ) -> None:  # fmt: skip
+        """Put a run into the catalogue, unless its stamp says that it is there already.
+
+        Args:
+            identities: of the runs of this scan.
+            row: what is known of it without reading.
+            stamp: changes when it does.
+            read: the rest of its row; None where it is no run after all. What it raises is shown as damage.
+            load: what can be drawn of it.
+        """
+        if self._unchanged(row["id"], stamp):
+            identities.add(row["id"])
             return
-        self._put(identities, row, stamp, lambda: _report_detail(file))
+        try:
+            facts = read()
+        except (BasinscopeError, Damaged, KeyError, TypeError, AttributeError) as error:
+            facts, load = {"status": "damaged", "note": str(error)}, Detail
+        if facts is not None:
+            self._put(identities, {"values": {}, **row, **facts}, stamp, load)
 
     # ------------------------------------------------------------------ studies
 
@@ -228,57 +237,36 @@ class Catalogue:
         running = {status.study for status in progress if status.driver is not None and status.driver["alive"]}
         for asked in manifests:
             for key, label in asked["jobs"]:
-                self._scan_job(folder, store, asked["study"], key, label, finished, failures, running, identities)
+                identity = _identity("job", f"{folder.relative_to(self.root)}/{key}")
+                if identity not in identities:
+                    row = {"id": identity, "kind": "job", "group": asked["study"], "name": label, "note": ""}
+                    self._scan_job(identities, row, store, key, finished, failures, asked["study"] in running)
         return [_progress(status) for status in progress]
 
     def _scan_job(
-        self,
-        folder: Path,
-        store: Store,
-        study: str,
-        key: str,
-        label: str,
-        finished: Mapping[str, Any],
-        failures: set[str],
-        running: set[str],
-        identities: set[str],
-    ) -> None:
-        identity = _identity("job", f"{folder.relative_to(self.root)}/{key}")
-        if identity in identities:
-            return
-        state = "done" if key in finished else "failed" if key in failures else "waiting"
-        stamp = (state, finished.get(key), study in running)
-        if self._unchanged(identity, stamp):
-            identities.add(identity)
-            return
-        row: dict[str, Any] = {"id": identity, "kind": "job", "group": study, "name": label, "status": state}
-        row |= {"values": {}, "note": ""}
-        load: Callable[[], Detail] = Detail
-        if state == "done":
-            try:
-                record = store.record(key)
-                table, _ = store.contents(record)
-                rows = table.to_pylist()
-                row |= {
-                    "updated": record["finished"],
-                    "values": _values({**record["config"], **_last(rows), "seconds": record["seconds"]}),
-                }
-                load = lambda: _job_detail(store, key)  # noqa: E731 — one of several ways to load
-            except (Damaged, BasinscopeError) as error:
-                row |= {"status": "damaged", "note": str(error)}
-        elif state == "failed":
-            try:
-                row["note"] = str(store.failure(key)["error"])[:_TEXT]
-            except BasinscopeError as error:
-                row["note"] = str(error)
-        elif study in running:
-            row["status"] = "in line"
-        self._put(identities, row, stamp, load)
+        self, identities: set[str], row: dict[str, Any], store: Store, key: str, finished: Mapping[str, Any],
+        failures: set[str], running: bool,
+    ) -> None:  # fmt: skip
+        state = "done" if key in finished else "failed" if key in failures else "in line" if running else "waiting"
+
+        def read() -> dict[str, Any]:
+            if state == "failed":
+                try:
+                    return {"status": state, "note": str(store.failure(key)["error"])[:_TEXT]}
+                except BasinscopeError as error:
+                    return {"status": state, "note": str(error)}
+            if state != "done":
+                return {"status": state}
+            record = store.record(key)
+            table, _ = store.contents(record)
+            values = {**record["config"], **_last(table.to_pylist()), "seconds": record["seconds"]}
+            return {"status": state, "updated": record["finished"], "values": _values(values)}
+
+        load = partial(_job_detail, store, key) if state == "done" else Detail
+        self._note(identities, row, (state, finished.get(key), running), read, load)
 
 
 def _finished(store: Store) -> dict[str, Any]:
-    from ..runs.store import recorded_key
-
     return {key: tuple(stamp) for name, stamp in store.results().items() if (key := recorded_key(name)) is not None}
 
 
@@ -310,7 +298,7 @@ def _stamp(file: Path) -> tuple[int, int] | None:
 
 def _rows_of(file: Path) -> list[dict[str, Any]]:
     header = training_header(file)
-    return [] if header is None else list(header["rows"])
+    return [] if header is None else [dict(row) for row in header["rows"]]
 
 
 def _report_detail(file: Path) -> Detail:
@@ -325,7 +313,7 @@ def _job_detail(store: Store, key: str) -> Detail:
     return Detail([dict(row) for row in result.rows], None, trace.tolist() if usable and trace is not None else None)
 
 
-def _last(rows: list[dict[str, Any]]) -> dict[str, Any]:
+def _last(rows: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     """The last known value of every column: a measurement is not made at every row."""
     latest: dict[str, Any] = {}
     for row in rows:

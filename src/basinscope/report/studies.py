@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import math
+import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -94,22 +95,15 @@ def _curves(results: Results, rows: Sequence[Mapping[str, Any]]) -> list[tuple[s
                 groups.setdefault(real(row[axis]), []).append(real(row[name]))
         if len(groups) < 2:
             continue
-        points = [(x, _mean(values), _error(values)) for x, values in sorted(groups.items())]
+        points = [(x, statistics.fmean(values), _error(values)) for x, values in sorted(groups.items())]
         chart = figures.over_training([("mean over jobs, 90 % band", points)], axis, title)
         if chart is not None:
             charts.append((f"{title} over training", chart))
     return charts
 
 
-def _mean(values: Sequence[float]) -> float:
-    return math.fsum(values) / len(values)
-
-
 def _error(values: Sequence[float]) -> float:
-    if len(values) < 2:
-        return 0.0
-    mean = _mean(values)
-    return math.sqrt(math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1) / len(values))
+    return statistics.stdev(values) / math.sqrt(len(values)) if len(values) > 1 else 0.0
 
 
 def _picture(path: Path) -> str | None:

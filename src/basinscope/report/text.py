@@ -14,10 +14,11 @@ from rich.table import Table
 
 from ..estimates import Estimate
 from ..measures.measured import Measurement
-from .report import Report
+from .report import Point, Report
 from .story import Story, story
 from .words import MISSING, VERDICTS, interval, meaning_of, number, title_of, with_error
 
+CHECKPOINTS = ["checkpoint", "loss", "λ̂", "basin", "½ soft rank", "verdict"]
 COLOURS = {"ok": "green", "doubtful": "yellow", "failed": "red"}
 
 
@@ -25,8 +26,8 @@ def lines(report: Report) -> Iterator[str]:
     """The verdict and the numbers, a line each."""
     summary = story(report)
     yield f"{report.title}: {summary.verdict} — {summary.sentence}"
-    for name, estimate in _shown(report.final).items():
-        yield f"  {title_of(name)} = {with_error(estimate.value, estimate.stderr)} ({estimate.verdict})"
+    for name, value, _, verdict in _numbers(report.final):
+        yield f"  {name} = {value} ({verdict})"
     for reason, remedy in (*summary.warnings, *summary.asides):
         yield f"  ! {reason}" + (f" → {remedy}" if remedy else "")
 
@@ -45,49 +46,55 @@ def rich_summary(report: Report) -> Group:
     return Group(panel, _table(report.final), *(_checkpoints(report) if len(report.points) > 1 else []))
 
 
+def _table(measured: Measurement) -> Table:
+    table = _bare_table(("", False), ("value", True), ("90 % interval", True), ("verdict", False))
+    for name, value, ends, verdict in _numbers(measured):
+        table.add_row(name, f"[bold]{value}[/]", ends, f"[{COLOURS[verdict]}]{verdict}[/]")
+    return table
+
+
+def _bare_table(*columns: tuple[str, bool]) -> Table:
+    """A table without lines; its columns by title, and whether they are aligned on the right."""
+    table = Table(box=None, header_style="dim", pad_edge=False, padding=(0, 2))
+    for title, right in columns:
+        table.add_column(title, justify="right" if right else "left", no_wrap=right)
+    return table
+
+
 def _shown(measured: Measurement) -> dict[str, Estimate]:
     """All estimates, λ̂ with the two parts that it is made of."""
-    parts = {"llc": measured.llc, "llc_basin": measured.llc.basin, "llc_drop": measured.llc.drop}
-    known = parts if math.isfinite(measured.llc.basin.value) else {}
-    return {**known, **measured.by_name}
+    llc = measured.llc
+    parts = {"llc": llc, "llc_basin": llc.basin, "llc_drop": llc.drop} if math.isfinite(llc.basin.value) else {}
+    return {**parts, **measured.by_name}
 
 
-def _table(measured: Measurement) -> Table:
-    table = Table(box=None, header_style="dim", pad_edge=False, padding=(0, 2))
-    for title, right in (("", False), ("value", True), ("90 % interval", True), ("verdict", False)):
-        table.add_column(title, justify="right" if right else "left", no_wrap=right)
+def _numbers(measured: Measurement) -> Iterator[tuple[str, str, str, str]]:
+    """What was measured: name, value, interval and verdict of each estimate."""
     for name, estimate in _shown(measured).items():
-        table.add_row(
-            title_of(name),
-            f"[bold]{with_error(estimate.value, estimate.stderr)}[/]",
-            interval(estimate),
-            f"[{COLOURS[estimate.verdict]}]{estimate.verdict}[/]",
-        )
-    return table
+        value = with_error(estimate.value, estimate.stderr)
+        yield title_of(name), value, interval(estimate), estimate.verdict
+
+
+def _summary(point: Point) -> tuple[str, ...]:
+    """A checkpoint in a row: its name, loss, λ̂, basin, ½ soft rank and verdict."""
+    if point.measured is None:
+        return point.name, *[MISSING] * (len(CHECKPOINTS) - 2), "failed"
+    result, llc = point.measured, point.measured.llc
+    loss, half = number(result.subject.loss_value), number(result.quadratic.value)
+    basin = with_error(llc.basin.value, llc.basin.stderr)
+    return point.name, loss, with_error(llc.value, llc.stderr), basin, half, llc.verdict
 
 
 def _checkpoints(report: Report) -> Iterator[Any]:
     yield ""
-    table = Table(box=None, header_style="dim", pad_edge=False, padding=(0, 2))
-    for title in ("checkpoint", "loss", "λ̂", "½ soft rank", "verdict"):
-        table.add_column(title, justify="left" if title in ("checkpoint", "verdict") else "right")
+    table = _bare_table(*((title, title not in ("checkpoint", "verdict")) for title in CHECKPOINTS))
     shown = report.points if len(report.points) <= 12 else [*report.points[:5], None, *report.points[-6:]]
     for point in shown:
         if point is None:
             table.add_row("⋮", "", "", "", "")
             continue
-        result = point.measured
-        if result is None:
-            table.add_row(escape(point.name), MISSING, MISSING, MISSING, "[red]failed[/]")
-            continue
-        verdict = result.llc.verdict
-        table.add_row(
-            escape(point.name),
-            number(result.subject.loss_value),
-            with_error(result.llc.value, result.llc.stderr),
-            number(result.quadratic.value),
-            f"[{COLOURS[verdict]}]{verdict}[/]",
-        )
+        name, *numbers, verdict = _summary(point)
+        table.add_row(escape(name), *numbers, f"[{COLOURS[verdict]}]{verdict}[/]")
     yield table
 
 
@@ -103,30 +110,15 @@ def _markdown(report: Report, summary: Story) -> Iterator[str]:
     yield ""
     for reason, remedy in (*summary.warnings, *summary.asides):
         yield f"- {_cell(reason)}" + (f" — **{_cell(remedy)}**" if remedy else "")
+    meanings = map(meaning_of, _shown(report.final))
     yield from _section("Numbers", ["", "value", "90 % interval", "verdict", "what it says"], (
-        [
-            title_of(name), with_error(estimate.value, estimate.stderr), interval(estimate), estimate.verdict,
-            meaning_of(name),
-        ]
-        for name, estimate in report.final.by_name.items()
+        [*row, meaning] for row, meaning in zip(_numbers(report.final), meanings, strict=True)
     ))  # fmt: skip
     if len(report.points) > 1:
-        yield from _section(
-            "Over training",
-            ["checkpoint", "loss", "λ̂", "½ soft rank", "verdict"],
-            (
-                [point.name, MISSING, MISSING, MISSING, f"failed: {point.error}"]
-                if (result := point.measured) is None
-                else [
-                    point.name,
-                    number(result.subject.loss_value),
-                    with_error(result.llc.value, result.llc.stderr),
-                    number(result.quadratic.value),
-                    result.llc.verdict,
-                ]
-                for point in report.points
-            ),
-        )
+        rows = zip(map(_summary, report.points), report.points, strict=True)
+        yield from _section("Over training", CHECKPOINTS, (
+            [*row, verdict if point.measured else f"failed: {point.error}"] for (*row, verdict), point in rows
+        ))  # fmt: skip
     yield from _section("Checks of the chains", ["check", "seen", "wanted", ""], (
         [check.name, check.seen, check.wanted, "passed" if check.passed else "not passed"] for check in summary.checks
     ))  # fmt: skip

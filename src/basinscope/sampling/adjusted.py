@@ -11,29 +11,37 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ..progress import Report
 from ..streams import Captured
 from .adaptation import DualAveraging
+from .clock import Clock
 from .convergence import below_zero, converged
 from .engine import Engine
+from .goal import Goal
 from .kernels import HMC
 from .kernels.hmc import LEAPFROG, THREE_STAGES, Integrator
 from .runs import Run
 from .target import Evaluation, Target
-from .trace import STATISTICS, Trace
+from .trace import Trace, statistic
 
-WARMUP = 50
+WARMUP_TRANSITIONS = 50  # that tune the step of chains which start anew
+RETUNING_TRANSITIONS = 12  # of chains whose step is known from a neighbouring resolution
 FIRST_ROUND = 40
-FEWEST = 12  # transitions, whatever the budget
-LONGEST = 1024  # gradients of a transition
-USUAL = 48  # more only where the budget allows `TRANSITIONS` of them
+MIN_DRAWS = 12  # whatever the budget
+MIN_TUNING = 8  # transitions
+MAX_PATH = 1024  # gradients of a transition
+USUAL_PATH = 48  # more only where the budget allows `TRANSITIONS` of them
+SHORTEST_PATH = 6  # where the budget allows no more than few transitions
 TRANSITIONS = 64
-TUNING = 12  # energy errors are all there after a few steps, so that longer paths would tune no better
+TUNING_PATH = 12  # energy errors are all there after a few steps, so that longer paths would tune no better
+TUNING_SHARE = 0.25  # of what is left, at most
+PILOT_SHARE = 0.1  # of what is left, for a pilot's short transitions
 FLIGHTS = 2  # transitions of a pilot that are as long as the slowest mode asks for
 FLIGHT_SHARE = 6  # of the budget, for each of them
-MANY = 1000  # parameters from which three stages go further than leapfrog steps with as many gradients
-HARMLESS = 0.4  # error of the energy after a transition, as estimated for rounded forces, that changes little
-STUCK = 0.6  # acceptance of a few transitions below which a step is made smaller at once
+MIN_THREE_STAGE_DIMENSION = 1000  # from which three stages go further than leapfrog steps with as many gradients
+MAX_ROUNDED_ERROR = 0.4  # of the energy after a transition, as estimated for rounded forces, that changes little
+MIN_ACCEPTANCE = 0.6  # of a few transitions, below which a step is made smaller at once
+_BLOCK = 4  # transitions between two looks at the chains, at most
+_MIN_INTERRUPTED = 16  # draws of an interrupted run that are worth something
 _CREDIBLE = 100.0  # a chain whose nβ·excess passes this many times the dimension has diverged
 
 
@@ -47,25 +55,27 @@ def ceiling(target: Target) -> float:
     return _CREDIBLE * (target.losses.dimension + 100) / target.nbeta
 
 
-def integrator(target: Target) -> Integrator:
+def integrator(dimension: int) -> Integrator:
     """The one that goes furthest with as many gradients."""
-    return THREE_STAGES if target.losses.dimension >= MANY else LEAPFROG
+    return THREE_STAGES if dimension >= MIN_THREE_STAGE_DIMENSION else LEAPFROG
 
 
-def first_step(target: Target) -> float:
+def first_step(dimension: int) -> float:
     """Where tuning starts: somewhat below what most networks take, whitened as they are.
 
     Leapfrog steps follow the d^(−1/4) law. Those of three stages, with short paths accepted at 0.8, were 0.8 to 1.9 for
     networks of 800 to 180,000 parameters.
     """
-    d = target.losses.dimension
-    return d**-0.25 if integrator(target) is LEAPFROG else 0.5 * min(1.0, (d / 1e6) ** -0.25)
+    if integrator(dimension) is LEAPFROG:
+        return dimension**-0.25
+    return 0.5 * min(1.0, (dimension / 1e6) ** -0.25)
 
 
-def expected_gradients(target: Target) -> int:
-    """Gradients that a transition takes at least."""
-    each = integrator(target).gradients
-    return each * max(1, min(USUAL // each, math.ceil(path_length(target) / (1.3 * first_step(target)))))
+def expected_gradients(dimension: int, complete: bool) -> int:
+    """Gradients that a transition takes at least, with all of the curvature known or a part of it."""
+    each = integrator(dimension).gradients
+    path = 0.5 * math.pi if complete else math.inf
+    return each * max(1, min(USUAL_PATH // each, math.ceil(min(path, USUAL_PATH) / (1.3 * first_step(dimension)))))
 
 
 def rounds_harmlessly(target: Target, position: Tensor) -> bool:
@@ -80,7 +90,7 @@ def rounds_harmlessly(target: Target, position: Tensor) -> bool:
         return False
     errors = target.force(position, rounded=True) - target.force(position)
     size = float(torch.linalg.vector_norm(errors, dim=1).square().mean().sqrt())
-    return size * math.sqrt(path_length(target) / integrator(target).gradients) < HARMLESS
+    return size * math.sqrt(path_length(target) / integrator(target.losses.dimension).gradients) < MAX_ROUNDED_ERROR
 
 
 def hamiltonian(
@@ -92,30 +102,26 @@ def hamiltonian(
     step size and number of steps. Steps stay reversible with `rounded` forces, which are functions of the position too.
     """
     full = Captured(target.full)
-    force, moves = Captured(partial(target.force, rounded=rounded), beside=full), integrator(target)
+    force, moves = Captured(partial(target.force, rounded=rounded), beside=full), integrator(target.losses.dimension)
     return full, lambda size, count: HMC(size, count, target.energy, force, drift_first, moves)
 
 
 def leaps(target: Target, size: float, most: int) -> int:
     """Steps to a quarter period of the slowest mode, as far as `most` gradients go."""
-    return max(1, min(most // integrator(target).gradients, round(path_length(target) / size)))
+    return max(1, min(most // integrator(target.losses.dimension).gradients, round(path_length(target) / size)))
 
 
 def sample(
     target: Target,
     position: Tensor,
+    goal: Goal,
+    price: float,
     *,
-    seed: int,
-    rtol: float,
-    evaluations: int,
-    report: Report,
-    draws: int | None = None,
     step_size: float | None = None,
     first_size: float | None = None,
-    warmup: int = WARMUP,
-    discard: float = 0.5,
+    warmup: int = WARMUP_TRANSITIONS,
 ) -> Run:
-    """HMC from `position` (C, d) until the mean excess loss is known to `rtol` or `evaluations` are spent.
+    """HMC from `position` (C, d) until the mean excess loss is known to the goal's tolerance or no time is left.
 
     Warm-up tunes the step to the acceptance that the integrator asks for; the number of steps then makes a quarter
     period of the slowest mode, as far as the budget allows. Rounds grow by half, and the first half of everything is
@@ -124,131 +130,183 @@ def sample(
     Args:
         target: the posterior.
         position: starting points, whitened.
-        seed: of all random numbers.
-        rtol: wanted relative standard error.
-        evaluations: most gradients to take per chain, warm-up included; some transitions are made whatever they cost.
-        report: progress.
-        draws: exactly this many draws per chain instead of a tolerance.
+        goal: what to reach, in what time.
+        price: seconds of one gradient of all chains.
         step_size: of the integrator, instead of the tuned one.
         first_size: where tuning starts.
         warmup: transitions that tune the step.
-        discard: fraction of the draws that is burn-in.
     """
-    generator = torch.Generator(position.device).manual_seed(seed)
-    longest = min(LONGEST, max(USUAL, evaluations // TRANSITIONS))
-    rounded = rounds_harmlessly(target, position)
-    full, made = hamiltonian(target, rounded=rounded)
+    chains = _Hamiltonian(target, position, goal, price, step_size or first_size or first_step(target.losses.dimension))
+    try:
+        if step_size is None:
+            chains.tune(warmup)
+        return chains.run(tuned=step_size is None)
+    except KeyboardInterrupt:
+        if chains.trace.draws < _MIN_INTERRUPTED:
+            raise
+        return chains.result(exhausted=True, interrupted=True)
 
-    def kernel(size: float, most: int = longest) -> HMC:
-        return made(size, leaps(target, size, most))
 
-    size = step_size or first_size or first_step(target)
-    engine = Engine(kernel(size), full, position, generator, ceiling(target), target.controls)
-    trace = Trace(len(position))
-    interrupted = False
+class _Hamiltonian:
+    """Chains on their way, with the settings that they have now."""
 
-    def result(exhausted: bool) -> Run:
+    def __init__(self, target: Target, position: Tensor, goal: Goal, price: float, size: float) -> None:
+        self.trace = Trace(len(position))
+        self._target, self._goal, self._price, self._size = target, goal, price, size
+        self._longest = _longest(goal.clock.left(), price)
+        self._rounded = rounds_harmlessly(target, position)
+        full, self._made = hamiltonian(target, rounded=self._rounded)
+        generator = torch.Generator(position.device).manual_seed(goal.seed)
+        self._engine = Engine(
+            self._kernel(size, self._longest), full, position, generator, ceiling(target), target.controls
+        )
+
+    def tune(self, transitions: int) -> None:
+        """Find the step size."""
+        tuning = partial(self._kernel, most=min(TUNING_PATH, self._longest))
+        size, self._price = _tuned(
+            self._engine, tuning, self._size, transitions, self._goal.clock, self._price, TUNING_SHARE
+        )
+        self._longest = _longest(self._goal.clock.left(), self._price)
+        self._use(size)
+
+    def run(self, tuned: bool) -> Run:
+        """Rounds until the goal is reached; a `tuned` step may still change while draws are burn-in."""
+        goal = self._goal
+        wanted = goal.draws or FIRST_ROUND
+        while True:
+            timely = self._round(wanted, tuned)
+            run = self.result()
+            if int(self._engine.alive.sum()) < 2:  # the dead stay dead, and one chain alone tells of no error
+                return run
+            if goal.draws is not None or converged(run, goal.rtol) or below_zero(run):
+                return run
+            if not timely:
+                return self.result(exhausted=True)
+            accepted = run.summary("acceptance").mean
+            if tuned and not MIN_ACCEPTANCE < accepted < 0.95:
+                # The typical set is stiffer or softer than the neighbourhood of w*: the first half is dropped anyway.
+                self._use(self._size * (0.7 if accepted < MIN_ACCEPTANCE else 1.3))
+            wanted = math.ceil(1.5 * wanted)
+
+    def _round(self, wanted: int, tuned: bool) -> bool:
+        """Draw until there are so many, or no time is left; whether there was enough of it."""
+        goal, trace = self._goal, self.trace
+        while trace.draws < wanted:
+            price = self._engine.kernel.gradients * self._price  # type: ignore[attr-defined]
+            block = self._engine.run(min(goal.block(price, _BLOCK), wanted - trace.draws))
+            trace.append(block)
+            goal.clock.spend(len(block) * price)
+            if int(self._engine.alive.sum()) < 2:
+                return True
+            left = goal.clock.left()
+            mean = self.result().plain() if trace.draws >= _MIN_INTERRUPTED else None
+            goal.tell(left, f"{trace.draws} draws", self._target.nbeta, mean)
+            if tuned and trace.draws <= goal.discard * wanted and _accepted(block) < MIN_ACCEPTANCE:
+                self._use(0.8 * self._size)
+            if goal.draws is None and left <= 0 and trace.draws >= MIN_DRAWS:
+                return False
+        return True
+
+    def result(self, exhausted: bool = False, interrupted: bool = False) -> Run:
+        """What the draws so far tell."""
+        target, engine, discard = self._target, self._engine, self._goal.discard
         steps: int = engine.kernel.leaps  # type: ignore[attr-defined]
-        settings = {"leaps": steps, "path_length": path_length(target), "rounded": rounded}
+        settings = {"leaps": steps, "path_length": path_length(target), "rounded": self._rounded}
         alive = engine.alive.cpu().numpy()
-        relaxations = discard * trace.draws * min(1.0, steps * size / path_length(target)) ** 2
+        relaxations = discard * self.trace.draws * min(1.0, steps * self._size / path_length(target)) ** 2
         return Run(
-            target, trace, alive, engine.living(), size, settings, interrupted, exhausted, discard,
+            target, self.trace, alive, engine.living(), self._size, settings, interrupted, exhausted, discard,
             relaxations=relaxations,
         )  # fmt: skip
 
-    left = evaluations * 3 // 4  # a quarter is for tuning
+    def _kernel(self, size: float, most: int) -> HMC:
+        return self._made(size, leaps(self._target, size, most))
 
-    def affordable() -> int:
-        """Draws that there can be in all at the present step size."""
-        return draws or max(FEWEST, trace.draws + left // kernel(size).gradients)
-
-    try:
-        if step_size is None:
-            size = _tuned(engine, partial(kernel, most=TUNING), size, warmup, evaluations // 4, report)
-            engine.use(kernel(size))
-        goal, limit = draws or FIRST_ROUND, affordable()
-        while True:
-            goal = min(goal, limit)
-            while trace.draws < goal:
-                block = engine.run(min(4, goal - trace.draws))
-                trace.append(block)
-                left -= len(block) * kernel(size).gradients
-                if int(engine.alive.sum()) < 2:  # the dead stay dead, and one chain alone tells of no error
-                    return result(exhausted=False)
-                report(trace.draws / limit, f"{trace.draws} draws")
-                if step_size is None and trace.draws <= discard * goal and _accepted(block) < STUCK:
-                    size *= 0.8
-                    engine.use(kernel(size))
-                    limit = affordable()
-                    goal = min(goal, limit)
-            run = result(exhausted=False)
-            done = draws is not None or converged(run, rtol) or below_zero(run)
-            if done or goal >= limit:
-                return result(exhausted=not done)
-            accepted = run.summary("acceptance").mean
-            if step_size is None and not 0.6 < accepted < 0.95:
-                # The typical set is stiffer or softer than the neighbourhood of w*: the first half is dropped anyway.
-                size = size * (0.7 if accepted < 0.6 else 1.3)
-                engine.use(kernel(size))
-                limit = affordable()
-            goal = math.ceil(1.5 * goal)
-    except KeyboardInterrupt:
-        interrupted = True
-        if trace.draws < 16:
-            raise
-        return result(exhausted=True)
+    def _use(self, size: float) -> None:
+        self._size = size
+        self._engine.use(self._kernel(size, self._longest))
 
 
-def pilot(target: Target, position: Tensor, seed: int, steps: int, evaluations: int) -> tuple[Tensor, float, int]:
-    """Where chains from the minimum `position` are after `steps` short transitions and a few long ones, the step size
-    tuned on the way, and what the long ones left of the `evaluations`.
+def _longest(seconds: float, price: float) -> int:
+    """Gradients of a transition: as many as usual, more where there is time for many such transitions, fewer where
+    there would hardly be any."""
+    affordable = int(seconds / price)
+    usual = max(SHORTEST_PATH, min(USUAL_PATH, affordable // (2 * MIN_DRAWS)))
+    return min(MAX_PATH, max(usual, affordable // TRANSITIONS))
+
+
+def pilot(
+    target: Target, position: Tensor, seed: int, steps: int, clock: Clock, price: float
+) -> tuple[Tensor, float, float]:
+    """Where chains from the minimum `position` are after `steps` short transitions and a few long ones, the step
+    size tuned on the way, and what a gradient has taken.
 
     From rest, a mode is in equilibrium after a quarter of its period; by short transitions it gets there as a random
-    walk does. The long ones take a quarter period of the slowest mode, or a share of the `evaluations`.
+    walk does. The long ones take a quarter period of the slowest mode, or a share of the time.
+
+    Args:
+        target: the posterior.
+        position: where they start, whitened.
+        seed: of all random numbers.
+        steps: short transitions, at most.
+        clock: says how much time is left.
+        price: seconds of one gradient of all chains.
     """
     generator = torch.Generator(position.device).manual_seed(seed)
     full, made = hamiltonian(target, drift_first=True)
+    short = min(TUNING_PATH, _longest(clock.left(), price))
 
-    def kernel(size: float, most: int = TUNING) -> HMC:
+    def kernel(size: float, most: int = short) -> HMC:
         return made(size, leaps(target, size, most))
 
-    size = first_step(target)
+    size = first_step(target.losses.dimension)
     engine = Engine(kernel(size), full, position, generator, ceiling(target))
-    size = _tuned(engine, kernel, size, steps, steps * TUNING, lambda fraction, text: None)
-    longest = max(TUNING, min(LONGEST, evaluations // FLIGHT_SHARE))
+    size, price = _tuned(engine, kernel, size, steps, clock, price, PILOT_SHARE)
+    longest = max(SHORTEST_PATH, min(MAX_PATH, int(clock.left() / price) // FLIGHT_SHARE))
     flown = 0
     for flight in range(1, FLIGHTS + 2):
         long = kernel(size, longest)
         engine.use(long)
         accepted = _accepted(engine.run(1))
-        evaluations -= long.gradients
-        if accepted < STUCK:  # it leads to where the landscape is stiffer
+        clock.spend(long.gradients * price)
+        if accepted < MIN_ACCEPTANCE:  # it leads to where the landscape is stiffer
             size *= 0.5
         else:
             flown += 1
         if flown and flight >= FLIGHTS:  # one more only if none was accepted
             break
-    return engine.living(), size, evaluations
+    return engine.living(), size, price
 
 
 def _tuned(
-    engine: Engine, kernel: Callable[[float], HMC], size: float, steps: int, evaluations: int, report: Report
-) -> float:
-    """The step size after `steps` transitions, or fewer once `evaluations` are spent."""
+    engine: Engine,
+    kernel: Callable[[float], HMC],
+    size: float,
+    steps: int,
+    clock: Clock,
+    price: float,
+    share: float,
+) -> tuple[float, float]:
+    """The step size after `steps` transitions, or fewer once that share of the time that is left is spent; and what a
+    gradient has taken."""
     tuner = DualAveraging(size, kernel(size).integrator.acceptance)
+    start = left = clock.left()
+    enough, gradients = (1 - share) * left, 0
     for step in range(steps):
         now = kernel(tuner.step_size)
         engine.use(now)
         tuner.update(_accepted(engine.run(1)))
-        report(0.0, f"tuning {step + 1}/{steps}")
-        evaluations -= now.gradients
-        if (evaluations <= 0 and step >= FEWEST) or not bool(engine.alive.any()):
+        clock.spend(now.gradients * price)
+        gradients += now.gradients
+        if step % _BLOCK == _BLOCK - 1:
+            left = clock.left()
+        if (left <= enough and step >= MIN_TUNING) or not bool(engine.alive.any()):
             break
-    return tuner.final
+    return tuner.final, max(price, (start - clock.left()) / gradients)
 
 
 def _accepted(block: NDArray[np.float64]) -> float:
     """Mean acceptance of the chains that live, 0 if none does."""
-    values = block[..., STATISTICS.index("acceptance")]
+    values = statistic(block, "acceptance")
     return float(np.nanmean(values)) if np.isfinite(values).any() else 0.0

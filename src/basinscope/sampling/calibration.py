@@ -10,24 +10,34 @@ import torch
 from torch import Tensor
 
 from ..checks import positive
-from ..curvature.eigen import top_eigenpairs
+from ..curvature.eigen import EigenPairs, top_eigenpairs
 from ..curvature.operators import CurvatureOperator, Operator, hessian
 from ..curvature.tiles import MAX_PROBES
 from ..errors import InputError
 from ..landscape import Landscape, watanabe_nbeta
 from .chains import ChainLosses
+from .clock import Clock
 from .cost import Cost
 from .target import Whitening
 
+CURVATURE_SHARE = 0.12  # of the budget, for curvature at w*, and as much where the chains are
+CURVATURE_POINTS = 6  # chain positions over which it is averaged
+_LEAST = 1e-30  # of nβ and γ, whose inverse is the largest: their squares and products stay within floats
 _DENSE = 1024  # up to this many parameters the whole Hessian is cheaper than Lanczos
 _PAIRS, _FEWEST_PAIRS = 64, 8
 _ENTRIES = 2**27  # of the eigenvectors, which a step of the sampler reads four times; of 10 M parameters 13
 _PRODUCTS = 160
-_FEW_PRODUCTS = 48
+_FEW_PRODUCTS = 48  # for which samples are given up
+_CONVERGED = 0.1  # residual of an eigenpair, over its value
 _BASIS = 8 * 2**30  # bytes that the vectors of these products may take; of 100 M parameters 21
-_FEWEST_PRODUCTS = 8
+FEWEST_PRODUCTS = 8
 _SAMPLES = 4096  # curvature steers the sampler and enters no result: for large networks a part of the data is enough
 _WORK = 40_000_000  # samples times parameters that are cheap enough to use them all
+PRODUCT_PRICE = 3.0  # loss-and-gradients that a product costs
+_DENSE_SAMPLES, FEWEST_SAMPLES = 512, 128  # of all points together: for all of a Hessian, and for its leading pairs
+_PATIENCE = 2.0  # times as long as thought, that all of a Hessian may take
+_SLOPE_PRODUCTS, _FEWEST_SLOPE_PRODUCTS = 32, 4  # of a Lanczos run from the gradient
+_SLOPE_SHARE = 0.5  # of what the curvature itself may take
 
 
 @dataclass(frozen=True)
@@ -53,8 +63,8 @@ def resolution(land: Landscape, nbeta: float | None = None, gamma: float | None 
         4.0
     """
     for name, value in (("nbeta", nbeta), ("gamma", gamma)):
-        if value is not None:
-            positive(name, value)
+        if value is not None and not _LEAST <= positive(name, value) <= 1 / _LEAST:
+            raise InputError(f"{name} must lie between {_LEAST:g} and {1 / _LEAST:g}, got {value!r}")
     if nbeta is None:
         nbeta = watanabe_nbeta(land.n)
     if gamma is None:
@@ -72,6 +82,7 @@ class Geometry:
         least: the smallest eigenvalue of H as far as seen, from above.
         gradient: ∇L_n(w*), (d,).
         hessian: H.
+        products: with it that a look at the gradient may take.
     """
 
     values: Tensor
@@ -79,6 +90,7 @@ class Geometry:
     least: float
     gradient: Tensor
     hessian: Operator
+    products: int = _SLOPE_PRODUCTS
 
     @property
     def complete(self) -> bool:
@@ -89,15 +101,41 @@ class Geometry:
         return Whitening.from_eigenpairs(self.values, self.vectors, at.nbeta, at.gamma)
 
 
-def affordable_products(land: Landscape, points: int, price: Cost, budget: float) -> int:
-    """Hessian-vector products for `geometry` at so many points that a third of the budget pays for, within reason.
+@dataclass(frozen=True)
+class Effort:
+    """How well curvature is looked at.
 
-    A product costs about three loss-and-gradients, and leaves a vector in memory.
+    Attributes:
+        samples: for each point.
+        products: with the Hessian; None: as many as it has columns.
+        seconds: that they may take.
     """
-    samples = min(land.n, points * _share(land, points))
-    paid = int(budget / (9 * (points * price.fixed + price.each * samples)))
-    held = max(_FEWEST_PRODUCTS, _BASIS // (land.dimension * land.dtype.itemsize))
-    return min(held, _PRODUCTS, max(_FEW_PRODUCTS, paid))
+
+    samples: int
+    products: int | None
+    seconds: float
+
+
+def affordable_effort(land: Landscape, points: int, price: Cost, seconds: float) -> Effort:
+    """What so many seconds pay for at so many points, within reason.
+
+    A product costs about three loss-and-gradients of one chain, and leaves a vector in memory. All of a small Hessian
+    is taken from enough samples or not at all.
+    """
+    useful = min(land.n, math.ceil(max(_SAMPLES, _WORK / land.dimension) / points))
+
+    def paid(products: float, fixed: float) -> int:
+        """Samples for each point."""
+        return int((seconds / (PRODUCT_PRICE * products * points) - fixed) / price.each)
+
+    if land.dimension <= _DENSE:
+        samples = min(useful, paid(land.dimension, price.fixed / MAX_PROBES))
+        if samples >= min(land.n, math.ceil(_DENSE_SAMPLES / points)):
+            return Effort(samples, None, seconds)
+    samples = max(math.ceil(FEWEST_SAMPLES / points), min(useful, paid(_FEW_PRODUCTS, price.fixed)))
+    products = int(seconds / (PRODUCT_PRICE * points * (price.fixed + price.each * samples)))
+    held = max(FEWEST_PRODUCTS, _BASIS // (land.dimension * land.dtype.itemsize))
+    return Effort(min(land.n, samples), min(held, _PRODUCTS, max(FEWEST_PRODUCTS, products), land.dimension), seconds)
 
 
 def gradient_at(losses: ChainLosses) -> Tensor:
@@ -114,38 +152,54 @@ def gradient_at(losses: ChainLosses) -> Tensor:
 
 
 def geometry(
-    land: Landscape, losses: ChainLosses, displacements: Tensor, seed: int = 0, products: int = _PRODUCTS
-) -> Geometry:
+    land: Landscape, losses: ChainLosses, displacements: Tensor, effort: Effort, clock: Clock, price: Cost,
+    seed: int = 0,
+) -> Geometry:  # fmt: skip
     """The curvature of L_n averaged over the points w* + δ, one row of `displacements` (P, d) each.
 
     At w* alone (P = 1, δ = 0) this is the local Hessian. Averaged over where chains have been, it also knows the
     directions that are flat at w* and stiff elsewhere, which is what limits a sampler's step on a curved valley.
+    The first product is timed: where it takes longer than the effort says, there are fewer of them.
     """
     gradient = gradient_at(losses)
-    dense = land.dimension <= _DENSE
-    probes = MAX_PROBES if dense else 1
-    views = _views(land, losses.origin + displacements)
+    probes = MAX_PROBES if effort.products is None else 1
+    views = _views(land, losses.origin + displacements, effort.samples)
     operator = _Mean([hessian(part, probes=probes, checked=False) for part in views])  # it only shapes the steps
-    if dense:
+    eye = torch.eye(land.dimension, probes, dtype=land.dtype, device=land.device)
+    nominal = PRODUCT_PRICE * len(displacements) * (price.fixed + price.each * effort.samples * probes)
+    each = clock.price(lambda: float((operator @ eye).sum()), lambda: nominal)
+    if effort.products is None and land.dimension / probes * each <= _PATIENCE * effort.seconds:
         matrix = (operator @ torch.eye(land.dimension, dtype=land.dtype, device=land.device)).double()
+        clock.spend(land.dimension / probes * nominal)
         values, vectors = torch.linalg.eigh((matrix + matrix.T) / 2)
         return Geometry(values.flip(0).cpu(), vectors.flip(1).to(land.dtype), float(values[0]), gradient, operator)
-    count = min(_PAIRS, products // 2, max(_FEWEST_PAIRS, _ENTRIES // land.dimension))
+    paid = int(effort.seconds / max(each, 1e-9))
+    products = min(effort.products or _PRODUCTS, max(FEWEST_PRODUCTS, paid), land.dimension)
+    count = max(1, min(_PAIRS, products // 2, max(_FEWEST_PAIRS, _ENTRIES // land.dimension)))
     pairs = top_eigenpairs(operator, count, seed=seed, tol=0.05, max_steps=products)
-    return Geometry(pairs.values.cpu(), pairs.vectors, pairs.smallest, gradient, operator)
+    clock.spend(products * nominal)
+    known = _known(pairs)
+    affordable = max(_FEWEST_SLOPE_PRODUCTS, min(_SLOPE_PRODUCTS, int(_SLOPE_SHARE * effort.seconds / max(each, 1e-9))))
+    return Geometry(
+        pairs.values[:known].cpu(), pairs.vectors[:, :known], pairs.smallest, gradient, operator, affordable
+    )
 
 
-def _views(land: Landscape, points: Tensor) -> Iterator[Landscape]:
+def _known(pairs: EigenPairs) -> int:
+    """How many of the leading eigenpairs are known, and one more: what is left of the curvature is below that one.
+
+    Ritz values that have not converged lie between eigenvalues, and directions which no pair knows may be stiffer.
+    """
+    converged = (pairs.residuals <= _CONVERGED * pairs.values.abs()).tolist()
+    return min(len(converged), 1 + next((place for place, good in enumerate(converged) if not good), len(converged)))
+
+
+def _views(land: Landscape, points: Tensor, samples: int) -> Iterator[Landscape]:
     """The landscape seen from each point, each on its own part of the data when there are many."""
-    stride = max(1, land.n // _share(land, len(points)))
+    stride = max(1, land.n // samples)
     for number, point in enumerate(points):
         part = land.subset(slice(number % stride, land.n, stride)) if stride > 1 else land
         yield part.at(land.unflatten(point))
-
-
-def _share(land: Landscape, points: int) -> int:
-    """Samples for each of so many points."""
-    return math.ceil(max(_SAMPLES, _WORK / land.dimension) / points)
 
 
 class _Mean:

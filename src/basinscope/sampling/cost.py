@@ -1,13 +1,11 @@
-"""What an evaluation costs, in nominal seconds.
-
-Budgets are counted in arithmetic rather than read off a clock, so that the same seed gives the same bits whatever
-else the machine is doing.
-"""
+"""What an evaluation costs: in nominal seconds, counted from its arithmetic, or in those of the clock that is given."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
+from statistics import median
 from typing import Any
 
 import torch
@@ -16,6 +14,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode
 
 from ..landscape import Landscape, math_attention
+from .chains import ChainLosses
+from .clock import Clock
 
 # What networks reach, per thread on a CPU: matrix arithmetic, bytes moved, and the time one operation takes to start.
 _RATE = {"cpu": 5e10, "cuda": 5e13}
@@ -25,15 +25,20 @@ _THIN, _MOST = 20, 20.0  # products of matrices thinner than this are slower on 
 _PRODUCTS = {"mm": (0, 1), "bmm": (0, 1), "addmm": (1, 2), "baddbmm": (1, 2)}  # where the two matrices stand
 
 
+_TIMED = 5  # evaluations whose median counts
+_TELLING = 4.0  # times as long as the smallest evaluation, from which on one tells what a sample costs
+_TIMING_SHARE = 0.01  # of the budget, that one timed evaluation may take
+
+
 @dataclass(frozen=True)
 class Cost:
-    """Nominal seconds of one loss-and-gradient: a fixed part, and a part per sample and chain."""
+    """Seconds of one loss-and-gradient: a fixed part, and a part per sample and chain."""
 
     fixed: float
     each: float
 
     def of(self, samples: int, chains: int) -> float:
-        """Nominal seconds for `chains` chains on `samples` samples each."""
+        """Seconds for `chains` chains on `samples` samples each."""
         return self.fixed + self.each * samples * chains
 
     def affordable_chains(self, samples: int, fewest: int, most: int) -> int:
@@ -58,6 +63,31 @@ def cost(land: Landscape) -> Cost:
         fixed=many[0] * _START[kind] + 2e-4,
         each=max(1e-12, (flops / _RATE[kind] + traffic / _BANDWIDTH[kind]) / threads),
     )
+
+
+def measured_cost(losses: ChainLosses, clock: Clock) -> Cost:
+    """The cost of one loss-and-gradient by the clock: of the smallest there is, and of more and more samples until
+    what they cost shows."""
+    counted = cache(lambda: cost(losses.land))
+    n, device = losses.land.n, losses.origin.device
+
+    def seconds(chains: int, samples: int) -> float:
+        """Of a typical evaluation: the first ones are slow, and so are those of a machine that does other things."""
+        delta = torch.zeros(chains, losses.dimension, dtype=losses.origin.dtype, device=device)
+        indices = torch.arange(chains * samples, device=device).view(chains, samples) % n
+
+        def work() -> float:
+            return float(losses.minibatch(delta, indices)[0].sum())  # waits for the device
+
+        times = [clock.price(work, lambda: counted().of(samples, chains)) for _ in range(_TIMED)]
+        clock.spend(sum(times))
+        return median(times)
+
+    least, samples = seconds(1, 2), 8
+    while (taken := seconds(2, samples)) <= min(_TELLING * least, _TIMING_SHARE * clock.seconds) and samples < n:
+        samples *= 4
+    each = max(1e-12, (taken - least) / (2 * samples - 2))
+    return Cost(fixed=max(1e-6, least - 2 * each), each=each)
 
 
 def _counted(land: Landscape, count: int, thin: bool) -> tuple[int, float, int]:

@@ -3,43 +3,49 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from ..checks import positive, whole
+from ..checks import fraction, positive, whole, whole_seed
 from ..errors import InputError
 from ..landscape import Landscape
 from ..progress import Report
 from . import adjusted, plain, unadjusted
-from .calibration import Geometry, Resolution, affordable_products, geometry, gradient_at
+from .calibration import (
+    CURVATURE_POINTS,
+    CURVATURE_SHARE,
+    Geometry,
+    Resolution,
+    affordable_effort,
+    geometry,
+    gradient_at,
+)
 from .chains import ChainLosses
-from .cost import Cost, cost
+from .clock import Schedule, checked_budget, clock_of
+from .cost import Cost, measured_cost
 from .descent import Bottom, bottom
 from .diagnostics import Summary
 from .equilibrium import Mean
 from .extrapolation import extrapolated
+from .goal import Goal
 from .pace import Pace
+from .plan import FEWEST_GRADIENTS, Plan, planned
 from .quadratic import Quadratic
 from .runs import Run
 from .target import Target
-from .warming import pilot
 
 SAMPLERS = ("auto", "hmc", "minibatch", *plain.KERNELS)
-_POINTS = 6  # chain positions over which curvature is averaged
-_PILOT = 24  # transitions of the run that finds them
-_RELAXATIONS = 8  # first round of minibatch chains in units of 1/(εa) of the slowest mode
-_BATCH = 512  # samples of a batch to begin with
-_GROUPS = len(unadjusted.FRACTIONS)
 SEEDS = 16  # between the seeds of two runs of one sampler
-_FEWEST = 512  # minibatch steps whatever they cost
-_DESCENT_SHARE, _FEWEST_GRADIENTS, _MOST_GRADIENTS = 0.1, 24, 400  # of the budget, for the descent to ŵ
-_DESCENT_TOLERANCE = 0.1  # error of nβL(ŵ), of the tolerance of λ̂
 LOST = Mean(math.nan, math.inf)  # of fewer than two living chains
+_PILOT = 24  # transitions of the run that finds them
+_DESCENT_SHARE, _MOST_GRADIENTS = 0.08, 400  # of the budget, for the descent to ŵ
+_DESCENT_TOLERANCE = 0.1  # error of nβL(ŵ), of the tolerance of λ̂
+_AFTERWARDS = 0.06  # of the budget, for products that are asked of the curvature once the chains are done
 
 
 @dataclass(frozen=True)
@@ -53,21 +59,22 @@ class Settings:
     batch_size: int | None = None
     burn_in: float | None = None
     rtol: float = 0.02
-    budget: float = 60.0
+    budget: float | Schedule = 60.0
     seed: int = 0
 
     def __post_init__(self) -> None:
         if self.sampler not in SAMPLERS:
             raise InputError(f"unknown sampler {self.sampler!r}: expected one of {', '.join(SAMPLERS)}")
-        for name, least in (("chains", 2), ("draws", 16), ("batch_size", 1)):
+        for name, least, most in (("chains", 2, 10**5), ("draws", 16, 10**7), ("batch_size", 1, None)):
             if getattr(self, name) is not None:
-                whole(name, getattr(self, name), least)
-        whole("seed", self.seed)
-        for name in ("step_size", "rtol", "budget"):
+                object.__setattr__(self, name, whole(name, getattr(self, name), least, most))
+        object.__setattr__(self, "seed", whole_seed(self.seed))
+        checked_budget(self.budget)
+        for name in ("step_size", "rtol"):
             if getattr(self, name) is not None:
                 positive(name, getattr(self, name))
-        if self.burn_in is not None and not (isinstance(self.burn_in, (int, float)) and 0 <= self.burn_in < 1):
-            raise InputError(f"burn_in is the fraction of draws to drop, in [0, 1): got {self.burn_in}")
+        if self.burn_in is not None and self.burn_in != 0:
+            fraction("burn_in", self.burn_in)
         if self.burn_in is not None and self.draws is not None and (1 - self.burn_in) * self.draws < 3:
             raise InputError(f"burn_in={self.burn_in} of {self.draws} draws leaves fewer than 3 — lower burn_in")
 
@@ -90,6 +97,9 @@ class Outcome:
     batch_size: int | None = None
     control_variates: bool = False
     pace: Pace | None = None  # of chains on minibatches
+    plan: Plan | None = None
+    seconds: float = math.nan  # that the sampler has taken so far, by its clock
+    schedule: Schedule | None = None  # what the clock answered; as a budget, it repeats the run
 
     @property
     def main(self) -> Run:
@@ -123,14 +133,26 @@ class Outcome:
 
 
 class Sampler:
-    """The chains of a landscape: curvature measured once, then runs at one or several resolutions."""
+    """The chains of a landscape: curvature measured once, then runs at one or several resolutions.
+
+    Attributes:
+        land: the landscape.
+        settings: how to sample.
+        clock: of the budget, which runs while something is measured here.
+    """
 
     def __init__(self, land: Landscape, settings: Settings) -> None:
         self.land = land
         self.settings = settings
-        self.losses = ChainLosses(land)
+        self.clock = clock_of(settings.budget)
+        self._budget = (1 - _AFTERWARDS) * self.clock.seconds
+        self.clock.seconds = self._budget
+        with self.clock.running():
+            self.losses = ChainLosses(land)
+            self._cost: Cost = measured_cost(self.losses, self.clock)
         self._typical: Geometry | None = None  # curvature where the chains are, known after the first run
         self._bottoms: dict[Resolution, Bottom] = {}  # from w*, at the resolutions that were asked for
+        self._fresh = True  # nothing has been sampled yet
 
     @cached_property
     def geometry(self) -> Geometry:
@@ -140,7 +162,8 @@ class Sampler:
     @cached_property
     def quadratic(self) -> Quadratic:
         """What gradient and curvature at w* say of the basin."""
-        return Quadratic.of(self.geometry)
+        with self.clock.running():
+            return Quadratic.of(self.geometry)
 
     def bottom(self, at: Resolution) -> Bottom:
         """ŵ, the minimum of nβL + (γ/2)‖w − w*‖² that a descent from w* leads to.
@@ -158,21 +181,22 @@ class Sampler:
         return self._bottoms[at]
 
     def descent(self, target: Target, starts: Tensor, tolerance: float, known: Bottom | None = None) -> Bottom:
-        """A descent on all data for at most a tenth of the budget, or a few gradients."""
-        affordable = _DESCENT_SHARE * self.settings.budget / self._cost.of(self.land.n, 1)
-        evaluations = int(min(_MOST_GRADIENTS, max(_FEWEST_GRADIENTS, affordable)))
-        return bottom(target, starts, tolerance=tolerance, evaluations=evaluations, known=known)
+        """A descent on all data for at most a share of the budget, or a few gradients."""
+        price = self._cost.of(self.land.n, 1)
+        evaluations = int(min(_MOST_GRADIENTS, max(FEWEST_GRADIENTS, _DESCENT_SHARE * self._budget / price)))
+        with self.clock.running():
+            found = bottom(target, starts, tolerance=tolerance, evaluations=evaluations, known=known)
+            self.clock.spend(price * (len(starts) if found is known else found.evaluations))
+        return found
 
-    @cached_property
-    def _cost(self) -> Cost:
-        return cost(self.land)
-
-    def _geometry(self, displacements: Tensor) -> Geometry:
-        products = affordable_products(self.land, len(displacements), self._cost, self.settings.budget)
-        return geometry(self.land, self.losses, displacements, self.settings.seed, products)
+    def plan(self) -> Plan:
+        """How `run` would sample, what that costs, and why."""
+        return planned(self.land, self.settings, self._cost, self._budget)
 
     def run(self, at: Resolution, report: Report, start: Outcome | None = None, number: int = 0) -> Outcome:
         """Sample at resolution `at`.
+
+        The budget is that of a run. The first one's has paid for all that this sampler has measured before.
 
         Args:
             at: the resolution.
@@ -181,14 +205,25 @@ class Sampler:
                 they were tuned to; from w* unless given.
             number: of the run among others of the same seed, which then have random numbers of their own.
         """
-        sampler = self._chosen(at) if start is None else start.sampler
-        self._refuse_unused(sampler)
-        seed = self.settings.seed + SEEDS * number
-        if sampler == "hmc":
-            return self._adjusted(at, report, start, seed)
-        if sampler == "minibatch":
-            return self._unadjusted(at, report, start, seed)
-        return self._plain(sampler, at, report, seed)
+        plan = self.plan()
+        if start is not None:
+            plan = replace(plan, sampler=start.sampler)
+        if not self._fresh:
+            self.clock.renew(self._budget)
+        self._fresh = False
+        goal = Goal(
+            self.settings.rtol, self.settings.seed + SEEDS * number, self.clock, report, self.settings.draws,
+            0.5 if self.settings.burn_in is None else self.settings.burn_in,
+        )  # fmt: skip
+        if plan.warning is not None:
+            report(0.0, plan.warning)
+        strategy: Callable[[Resolution, Plan, Goal, Outcome | None], Outcome] = {
+            "hmc": self._adjusted, "minibatch": self._unadjusted
+        }.get(plan.sampler, self._plain)  # fmt: skip
+        with self.clock.running():
+            outcome = strategy(at, plan, goal, start)
+        report(1.0, "done")
+        return replace(outcome, seconds=self.clock.spent(), schedule=self.clock.schedule, plan=plan)
 
     def ladder(self, resolutions: Sequence[Resolution], report: Report) -> Iterator[Outcome]:
         """An outcome at each resolution in turn, whose chains go on from where those before ended.
@@ -197,69 +232,17 @@ class Sampler:
         """
         outcome: Outcome | None = None
         for number, at in enumerate(resolutions):
-            report(number / len(resolutions), f"{number + 1} of {len(resolutions)} temperatures")
-            outcome = self.run(at, _quietly, outcome, number)
+            name = f"{number + 1} of {len(resolutions)} temperatures"
+            report(number / len(resolutions), name)
+            outcome = self.run(at, partial(_part, report, number, len(resolutions), name), outcome, number)
             yield outcome
 
-    def _chosen(self, at: Resolution) -> str:
-        """Metropolis-adjusted on all data where the budget allows some 100 transitions, else minibatches.
-
-        Draws, a step size or a burn-in can only be meant for the first, a batch size only for the second.
-        """
-        settings = self.settings
-        if settings.sampler != "auto":
-            return settings.sampler
-        if settings.batch_size is not None:
-            return "minibatch"
-        if any(value is not None for value in (settings.draws, settings.step_size, settings.burn_in)):
-            return "hmc"
-        chains = self._chains_adjusted()
-        gradients = adjusted.expected_gradients(self._target(at, self.geometry))
-        needed = 100 * gradients * self._cost.of(self.land.n, chains)
-        return "hmc" if needed <= self.settings.budget else "minibatch"
-
-    def _refuse_unused(self, sampler: str) -> None:
-        """A setting that would change nothing is a misunderstanding."""
-        unused = {"hmc": ("batch_size",), "minibatch": ("draws", "step_size", "burn_in"), "mala": ("batch_size",)}
-        for name in unused.get(sampler, ()):
-            if getattr(self.settings, name) is not None:
-                raise InputError(
-                    f"{name}={getattr(self.settings, name)} has no meaning for sampler '{sampler}', which chooses it — "
-                    f"leave it out, or name another sampler"
-                )
-
-    def _chains_adjusted(self) -> int:
-        return self.settings.chains or self._cost.affordable_chains(self.land.n, 6, 48)
-
-    def _adjusted(self, at: Resolution, report: Report, start: Outcome | None, seed: int) -> Outcome:
-        settings = self.settings
-        chains = self._chains_adjusted()
-        target = self._target(at, self.geometry)
-        evaluations = int(settings.budget / self._cost.of(self.land.n, chains))
-        if start is None:
-            there, size, evaluations = adjusted.pilot(
-                target, self._at_bottom(target, at, chains), seed, _PILOT, evaluations
-            )
-            target, position = self._whitened(target.whitening(there), at)
-        else:
-            target, position = self._whitened(start.displacement, at)
-            size = start.main.step_size
-        run = adjusted.sample(
-            target,
-            position,
-            seed=seed + 1,
-            rtol=settings.rtol,
-            evaluations=evaluations,
-            report=report,
-            draws=settings.draws,
-            step_size=settings.step_size,
-            first_size=size,
-            warmup=adjusted.WARMUP if start is None else adjusted.FEWEST,
-            discard=0.5 if settings.burn_in is None else settings.burn_in,
-        )
-        if run.alive.sum() < 2:
-            return Outcome(at, "hmc", [run], *LOST, math.nan)
-        return Outcome(at, "hmc", [run], *run.excess(), slope=0.0)
+    def _geometry(self, displacements: Tensor) -> Geometry:
+        effort = affordable_effort(self.land, len(displacements), self._cost, CURVATURE_SHARE * self._budget)
+        with self.clock.running():
+            return geometry(
+                self.land, self.losses, displacements, effort, self.clock, self._cost, self.settings.seed
+            )  # fmt: skip
 
     def _target(self, at: Resolution, curvature: Geometry) -> Target:
         found = self.bottom(at)
@@ -273,71 +256,65 @@ class Sampler:
     def _whitened(self, delta: Tensor, at: Resolution) -> tuple[Target, Tensor]:
         """The target whitened by the curvature where the chains are, and their displacements δ in its coordinates."""
         if self._typical is None:
-            self._typical = self._geometry(delta[:_POINTS])
+            self._typical = self._geometry(delta[:CURVATURE_POINTS])
         target = self._target(at, self._typical)
         return target, target.whitening.inverse()(delta)
 
-    def _unadjusted(self, at: Resolution, report: Report, start: Outcome | None, seed: int) -> Outcome:
-        settings = self.settings
-        batch = min(settings.batch_size or _BATCH, self.land.n)
-        chains = settings.chains or self._cost.affordable_chains(batch, 12, 24) // _GROUPS * _GROUPS
-        if chains % _GROUPS or chains < 2 * _GROUPS:
-            raise InputError(
-                f"chains on minibatches run at {_GROUPS} step sizes, at least two of them at each: chains must be a "
-                f"multiple of {_GROUPS} from {2 * _GROUPS} on, got {chains}"
-            )
-        least = self._cost.of(batch, chains)
-        budget = max(_FEWEST * least, settings.budget)
+    def _adjusted(self, at: Resolution, plan: Plan, goal: Goal, start: Outcome | None) -> Outcome:
+        price = self._cost.of(self.land.n, plan.chains)
+        warmup = adjusted.RETUNING_TRANSITIONS if start else adjusted.WARMUP_TRANSITIONS
         if start is None:
-            target, position, guess = self._scouted(at, chains, batch, int(budget / least) // 8, seed)
+            target = self._target(at, self.geometry)
+            there, size, price = adjusted.pilot(
+                target, self._at_bottom(target, at, plan.chains), goal.seed, _PILOT, self.clock, price
+            )  # fmt: skip
+            target, position = self._whitened(target.whitening(there), at)
         else:
             target, position = self._whitened(start.displacement, at)
-            guess = start.excess * start.at.nbeta / at.nbeta  # λ̂ changes slowly with nβ
+            size = start.main.step_size
+        run = adjusted.sample(
+            target, position, replace(goal, seed=goal.seed + 1), price,
+            step_size=self.settings.step_size, first_size=size, warmup=warmup,
+        )  # fmt: skip
+        if run.alive.sum() < 2:
+            return Outcome(at, "hmc", [run], *LOST, math.nan)
+        return Outcome(at, "hmc", [run], *run.excess(), slope=0.0)
+
+    def _unadjusted(self, at: Resolution, plan: Plan, goal: Goal, start: Outcome | None) -> Outcome:
+        batch = plan.batch_size or min(self.land.n, unadjusted.USUAL_BATCH)
+        price = unadjusted.Price(self._cost.of, plan.chains, self.land.n)
+        if start is None:
+            target = self._target(at, self.geometry)
+            there, guess = unadjusted.pilot(
+                target, self._at_bottom(target, at, plan.chains), batch_size=batch, seed=goal.seed, clock=self.clock,
+                price=price(batch),
+            )  # fmt: skip
+            target, position = self._whitened(target.whitening(there), at)
+        else:
+            target, position = self._whitened(start.displacement, at)
+            guess = start.main.above_bottom(start.excess) * start.at.nbeta / at.nbeta  # it changes slowly with nβ
         runs, pace, controlled = unadjusted.sample(
-            target,
-            position,
-            self.geometry.gradient,
-            batch_size=batch,
-            grows=settings.batch_size is None,
-            guess=guess,
-            seed=seed + 1,
-            rtol=settings.rtol,
-            price=self._cost.of,
-            budget=budget,
-            relaxations=_RELAXATIONS,
-            report=report,
-        )
+            target, position, self.geometry.gradient, replace(goal, seed=goal.seed + 1), price,
+            batch_size=batch, grows=self.settings.batch_size is None, guess=guess,
+        )  # fmt: skip
         if any(run.alive.sum() < 2 for run in runs):
             return Outcome(at, "minibatch", runs, *LOST, math.nan, pace.batch, controlled, pace)
-        found = extrapolated(runs)
-        return Outcome(at, "minibatch", runs, *found[:4], pace.batch, controlled, pace)
+        mean = extrapolated(runs)
+        return Outcome(at, "minibatch", runs, *mean[:4], pace.batch, controlled, pace)
 
-    def _scouted(self, at: Resolution, chains: int, batch: int, steps: int, seed: int) -> tuple[Target, Tensor, float]:
-        """A whitened target with chains that a pilot on minibatches has moved, and their mean excess loss."""
-        target = self._target(at, self.geometry)
-        there, guess = pilot(target, self._at_bottom(target, at, chains), batch_size=batch, seed=seed, steps=steps)
-        return *self._whitened(target.whitening(there), at), guess
-
-    def _plain(self, sampler: str, at: Resolution, report: Report, seed: int) -> Outcome:
-        settings = self.settings
-        batch = min(settings.batch_size or _BATCH, self.land.n)
+    def _plain(self, at: Resolution, plan: Plan, goal: Goal, start: Outcome | None) -> Outcome:
         gradient_at(self.losses)
+        assert plan.batch_size is not None
         run = plain.sample(
-            sampler,
-            self.losses,
-            at,
-            step_size=settings.step_size or plain.stable_step(sampler, self.geometry, at),
-            chains=settings.chains or 4,
-            draws=settings.draws or 2000,
-            batch_size=batch,
-            burn_in=settings.burn_in,
-            seed=seed,
-            report=report,
-        )
+            plan.sampler, self.losses, at, goal, self._cost.of(plan.batch_size, plan.chains), chains=plan.chains,
+            step_size=self.settings.step_size or plain.stable_step(plan.sampler, self.geometry, at),
+            batch_size=plan.batch_size,
+        )  # fmt: skip
         if run.alive.sum() < 2:
-            return Outcome(at, sampler, [run], *LOST, math.nan, batch)
-        return Outcome(at, sampler, [run], *run.plain(), math.nan, batch)  # as the papers have it: no control variate
+            return Outcome(at, plan.sampler, [run], *LOST, math.nan, plan.batch_size)
+        return Outcome(at, plan.sampler, [run], *run.plain(), math.nan, plan.batch_size)  # no control variate
 
 
-def _quietly(fraction: float, text: str) -> None:
-    """No report of progress within one run of a ladder."""
+def _part(report: Report, number: int, parts: int, name: str, share: float, text: str) -> None:
+    """Progress of one of several runs."""
+    report((number + share) / parts, f"{name}, {text}")

@@ -43,6 +43,6 @@ def later(noises: Sequence[Tensor]) -> Tensor:
     return torch.stack(list(noises[len(noises) // 2 :]))
 
 
-def noise_trace(evaluate: Evaluate, position: Tensor, repeats: int = 4) -> float:
+def noise_trace(evaluate: Evaluate, position: Tensor, repeats: int = 2) -> float:
     """Its mean over the positions, from so many pairs for each."""
     return float(torch.stack([gradient_noise(evaluate, position).mean() for _ in range(repeats)]).mean())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +20,8 @@ from .chains import ChainLosses
 
 Array = NDArray[np.float64]
 LogDensity = Callable[[Tensor], Tensor]
+
+_POLL = 0.1  # seconds
 
 
 @dataclass(frozen=True)
@@ -78,7 +81,11 @@ def nuts(
         raise InputError(f"acceptance must lie strictly between 0 and 1, got {acceptance}")
     first = start.detach().double().cpu().reshape(-1)
 
+    stopped = False
+
     def value_and_gradient(position: Array) -> tuple[float, Array]:
+        if stopped:
+            raise RuntimeError("the run was interrupted")  # which ends the chains
         point = torch.tensor(position, requires_grad=True)
         with torch.enable_grad():
             value = log_density(point)
@@ -102,17 +109,23 @@ def nuts(
             first.numpy() + jitter * np.random.default_rng(chain).standard_normal(len(first))
         ),
     )
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), ThreadPoolExecutor(1) as pool:
         warnings.simplefilter("ignore")
         sampler = nutpie.sample(
             model, draws=draws, tune=warmup, chains=chains, cores=1, seed=seed, target_accept=acceptance,
             progress_bar=False, save_warmup=True, blocking=False,
         )  # fmt: skip
+        waiting = pool.submit(sampler.wait)
         try:
-            trace = sampler.wait()
-        except BaseException:  # where it blocks, nutpie takes Ctrl-C for the end and returns what draws there are
+            # In its own waiting nutpie may miss Ctrl-C, or take it for the end; a signal may reach any thread.
+            while not waiting.done():
+                wait([waiting], timeout=_POLL)
+        except BaseException:
+            stopped = True
+            wait([waiting])
             sampler.cancel()
             raise
+    trace = waiting.result()
     kept, before = trace.sample_stats, trace.warmup_sample_stats
     return NutsRun(
         draws=np.ascontiguousarray(trace.posterior["w"].values),

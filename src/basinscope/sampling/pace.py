@@ -1,4 +1,4 @@
-"""How large steps and batches of minibatch chains are: those that go furthest for what they cost."""
+"""How large steps and batches of minibatch chains are: those that go furthest in the time they take."""
 
 from __future__ import annotations
 
@@ -9,17 +9,14 @@ from typing import NamedTuple
 from torch import Tensor
 
 from .kernels import LeimkuhlerMatthews
-from .runs import Run
 from .target import Target
 
-LARGEST_STEP = 0.25  # whitened curvature is at most 1 at w*, so Langevin steps are stable up to 4 there
-TOLERATED_BIAS = 0.2  # of the largest step size, as predicted from its noise; beyond twice that the line is not trusted
-SMALLEST = 1e-6  # steps below that do not keep chains alive that larger ones lose
+MAX_STABLE_STEP = 0.25  # whitened curvature is at most 1 at w*, so Langevin steps are stable up to 4 there
+MAX_LIFT = 0.1  # of the largest step, by which its noise may lift λ̂, as a share of λ̂
+MIN_ENERGY = 0.25  # λ̂ that a lift is compared with, at least
+MIN_STEP = 1e-6  # steps below that do not keep chains alive that larger ones lose
 PERIODS = 10.0  # in which chains with momentum are to relax their slowest mode
-WORTH = 2.0  # how much further another pace must go to start again with it
-ENOUGH = 1.5  # how much further larger batches must go to be taken
-LEAST = 0.05  # of the mean at the smallest step, that is taken to be no bias
-SURE = 2.0  # standard errors of a bias that is seen
+MIN_GAIN_OF_BATCH = 1.5  # how much further larger batches must go to be taken
 
 
 class Pace(NamedTuple):
@@ -29,7 +26,7 @@ class Pace(NamedTuple):
         batch: samples of a batch.
         size: the largest step ε_c.
         stable: ε of that step without its momentum, at most.
-        price: of a step of all chains.
+        price: seconds of a step of all chains.
         noisy: whether gradients are.
     """
 
@@ -65,6 +62,22 @@ class Pace(NamedTuple):
         return 1 / (self.size * (fraction if self.noisy else math.sqrt(fraction)) * curvature)
 
 
+class Noise(NamedTuple):
+    """What makes steps on minibatches biased: a step ε on m samples lifts nβ·excess by about ε·`each`/(8m).
+
+    Attributes:
+        each: the trace of the covariance of one sample's whitened gradient of U.
+        energy: nβ·excess without that lift.
+    """
+
+    each: float
+    energy: float
+
+    def tolerable(self, batch: int) -> float:
+        """The step on so many samples whose lift is `MAX_LIFT` of λ̂."""
+        return 8 * batch * MAX_LIFT * max(self.energy, MIN_ENERGY) / self.each if self.each > 0 else math.inf
+
+
 def slowest_mode(target: Target) -> float:
     """The least whitened curvature there may be."""
     return min(1.0, target.gamma * target.whitening.rest**2)
@@ -78,116 +91,45 @@ def largest_step(target: Target, stable: float, steps: float) -> float:
     much slower.
     """
     h = math.sqrt(stable)
-    slowest = slowest_mode(target) * min(1.0, stable / LARGEST_STEP)
+    slowest = slowest_mode(target) * min(1.0, stable / MAX_STABLE_STEP)
     slow = min(1.0, max(math.sqrt(slowest), PERIODS / (h * max(1.0, steps))))
     kept = math.exp(-2 * h * slow)
     return stable * (1 + kept) / (1 - kept)
 
 
-def seen_steps(runs: Sequence[Run]) -> tuple[float, float]:
-    """Between which sizes the step lies whose bias is `TOLERATED_BIAS`, by the chains' own means."""
-    (high, high_error, _), (low, low_error, _) = (run.plain() for run in (runs[0], runs[-1]))
-    finest = runs[-1].step_size
-    way, error = runs[0].step_size - finest, SURE * math.hypot(high_error, low_error)
+def batches(least: int, n: int, grows: bool) -> list[int]:
+    """The sizes that batches of `least` samples may have: twice as many again and again, at last all n.
 
-    def tolerable(slope: float) -> float:
-        if slope <= 0:
-            return math.inf
-        return TOLERATED_BIAS * max(low - finest * slope, LEAST * abs(low)) / slope
+    Examples:
+        >>> batches(100, 500, grows=True), batches(100, 500, grows=False)
+        ([100, 200, 500], [100])
+    """
+    sizes = [least]
+    while grows and 4 * sizes[-1] < n:
+        sizes.append(2 * sizes[-1])
+    return [*sizes, n] if grows and sizes[-1] < n else sizes
 
-    return tolerable((high - low + error) / way), tolerable((high - low - error) / way)
 
-
-class Pacing:
-    """Which batch and step to take, by what is known of noise.
+def fastest(
+    target: Target, noise: Noise, sizes: Sequence[int], stable: float, seconds: float, price: Callable[[int], float]
+) -> Pace:
+    """What goes furthest for its price; of near equals the smallest batch.
 
     Args:
         target: the posterior.
-        price: of a step on so many samples of so many chains.
-        batch_size: samples of a batch, at least.
-        grows: whether there may be more.
-        chains, budget: as for `go_on`.
+        noise: of its gradients.
+        sizes: of batches, from the smallest on.
+        stable: the largest ε without momentum.
+        seconds: that there are.
+        price: of a step on so many samples.
     """
 
-    def __init__(
-        self,
-        target: Target,
-        price: Callable[[int, int], float],
-        batch_size: int,
-        grows: bool,
-        chains: int,
-        budget: float,
-    ) -> None:
-        self._target = target
-        self._price = price
-        self.go_on(chains, budget)
-        self._least = batch_size
-        self._n = target.losses.land.n
-        self._batches = [batch_size]
-        while grows and 4 * self._batches[-1] < self._n:
-            self._batches.append(2 * self._batches[-1])
-        if grows and self._batches[-1] < self._n:
-            self._batches.append(self._n)
-        self._stable = LARGEST_STEP
-        # Tolerable steps with batches of the least size: by the noise of gradients, and by what chains have shown.
-        self._foreseen = math.inf
-        self._seen = (0.0, math.inf)
-        self._most = math.inf  # what proved too large, halved, whatever else is known
+    def pace(batch: int) -> Pace:
+        noisy = batch < target.losses.land.n
+        size = largest_step(target, stable, seconds / price(batch))
+        size = min(size, noise.tolerable(batch)) if noisy else size
+        return Pace(batch, max(size, MIN_STEP), stable, price(batch), noisy)
 
-    def go_on(self, chains: int, budget: float) -> None:
-        """Take note of how many chains there are now, and what they may spend."""
-        self._chains = chains
-        self._budget = budget
-
-    def noise(self, trace: float, energy: float, now: Pace | None = None, fraction: float = 0.0) -> None:
-        """Take note of gradient noise where chains, with a fraction of the present step, have that nβ·excess."""
-        lift = trace / 8
-        if lift > 0 and (now is None or now.batch < self._n):
-            size, batch = (0.0, self._least) if now is None else (fraction * now.size, now.batch)
-            self._foreseen = TOLERATED_BIAS * max(energy - lift * size, 0.25) / lift * self._least / batch
-
-    def seen(self, between: tuple[float, float], now: Pace) -> None:
-        """Take note of what the chains themselves tell of tolerable steps."""
-        if now.batch < self._n:
-            self._seen = (between[0] * self._least / now.batch, between[1] * self._least / now.batch)
-
-    def lost(self, now: Pace, times: float) -> None:
-        """Take note that present steps lose chains: so many times smaller ones may not."""
-        self._stable = min(now.size, self._stable) / times
-        if not now.persistence:
-            self._tolerate(now, now.size / times)
-
-    def bent(self, now: Pace) -> None:
-        """Take note that the bias of present steps is no straight line: half of them may have one."""
-        if now.batch < self._n:
-            self._tolerate(now, now.size / 2)
-        else:
-            self._stable = min(now.size, self._stable) / 2
-
-    def _tolerate(self, now: Pace, size: float) -> None:
-        self._most = size * self._least / now.batch
-        self._seen = (0.0, math.inf)
-
-    def best(self) -> Pace:
-        """What goes furthest for its price; of near equals the smallest batch."""
-        found = [self._pace(batch) for batch in self._batches]
-        most = max(pace.speed for pace in found)
-        return next(pace for pace in found if ENOUGH * pace.speed >= most)
-
-    def better(self, now: Pace, foreseen: bool = False) -> Pace | None:
-        """What to start again with, if anything: where chains show the present step to be much too large, or where
-        another pace is much faster. Where they cannot show it, what is `foreseen` counts."""
-        best = self.best()
-        tolerable = self._foreseen if foreseen else self._seen[1]
-        too_large = now.batch < self._n and WORTH * tolerable * now.batch / self._least < now.size
-        return best if too_large or best.speed > WORTH * now.speed else None
-
-    def _pace(self, batch: int) -> Pace:
-        size = self._largest(batch)
-        if batch < self._n:
-            low, high = self._seen
-            size = min(size, min(self._most, max(low, min(high, self._foreseen))) * batch / self._least)
-        return Pace(batch, max(size, SMALLEST), self._stable, self._price(batch, self._chains), batch < self._n)
-
-    def _largest(self, batch: int) -> float:
-        return largest_step(self._target, self._stable, self._budget / self._price(batch, self._chains))
+    paces = [pace(batch) for batch in sizes]
+    most = max(each.speed for each in paces)
+    return next(each for each in paces if MIN_GAIN_OF_BATCH * each.speed >= most)

@@ -6,54 +6,53 @@ import math
 
 import torch
 
-from ..progress import Report
 from .adjusted import ceiling
 from .calibration import Geometry, Resolution
 from .chains import ChainLosses
 from .engine import Engine
-from .kernels import BAOAB, MALA, SGLD, SGNHT, Kernel, LeimkuhlerMatthews, RMSPropSGLD
+from .goal import Goal
+from .kernels import HMC, SGLD, SGNHT, Kernel, LeimkuhlerMatthews, RMSPropSGLD
 from .minibatches import minibatches
 from .runs import Run
 from .target import Target, Whitening
 from .trace import Trace
 
 KERNELS = ("sgld", "rmsprop-sgld", "leimkuhler-matthews", "baoab", "sgnht", "mala")
+DRAWS = 2000  # unless told otherwise
+_BLOCK = 64  # steps between two looks at the clock, at most
 
 
 def sample(
-    name: str,
-    losses: ChainLosses,
-    at: Resolution,
-    *,
-    step_size: float,
-    chains: int,
-    draws: int,
+    name: str, losses: ChainLosses, at: Resolution, goal: Goal, price: float, *, chains: int, step_size: float,
     batch_size: int,
-    burn_in: float | None,
-    seed: int,
-    report: Report,
-) -> Run:
-    """`draws` steps of the kernel `name` from w*, in the network's own coordinates.
+) -> Run:  # fmt: skip
+    """Steps of the kernel `name` from w*, in the network's own coordinates: as many as the goal names, or `DRAWS` if
+    there is time for them.
 
-    `mala` runs on all data, the others on minibatches with the loss read before the step.
+    `mala` runs on all data, the others on minibatches with the loss read before the step; `price` is of a step.
     """
     target = Target(losses, at.nbeta, at.gamma, Whitening.identity(losses.origin))
-    generator = torch.Generator(losses.origin.device).manual_seed(seed)
+    generator = torch.Generator(losses.origin.device).manual_seed(goal.seed)
     position = torch.zeros(chains, losses.dimension, dtype=losses.origin.dtype, device=losses.origin.device)
     evaluate = target.full if name == "mala" else minibatches(target, batch_size, generator, None)
+    draws = goal.draws or DRAWS
     engine = Engine(_kernel(name, step_size, target, draws), evaluate, position, generator, ceiling(target))
     trace = Trace(chains)
-    interrupted = False
+    interrupted = exhausted = False
     try:
-        while trace.draws < draws:
-            trace.append(engine.run(min(64, draws - trace.draws)))
-            report(trace.draws / draws, f"{trace.draws} draws")
+        while trace.draws < draws and not exhausted:
+            block = engine.run(min(goal.block(price, _BLOCK), draws - trace.draws))
+            trace.append(block)
+            goal.clock.spend(len(block) * price)
+            left = goal.clock.left()
+            goal.tell(left, f"{trace.draws} draws")
+            exhausted = goal.draws is None and left <= 0 and trace.draws >= _BLOCK
     except KeyboardInterrupt:
         interrupted = True
-        if trace.draws < 64:
+        if trace.draws < _BLOCK:
             raise
-    discard = 0.5 if burn_in is None else burn_in
-    return Run(target, trace, engine.alive.cpu().numpy(), engine.living(), step_size, {}, interrupted, False, discard)
+    alive = engine.alive.cpu().numpy()
+    return Run(target, trace, alive, engine.living(), step_size, {}, interrupted, exhausted, goal.discard)
 
 
 def stable_step(name: str, curvature: Geometry, at: Resolution) -> float:
@@ -64,11 +63,11 @@ def stable_step(name: str, curvature: Geometry, at: Resolution) -> float:
 
 def _kernel(name: str, size: float, target: Target, draws: int) -> Kernel:
     if name == "mala":
-        return MALA(size, target.energy)
+        return HMC(math.sqrt(size), 1, target.energy, target.force, jittered=False)
     if name == "rmsprop-sgld":
         return RMSPropSGLD(size, warmup=draws // 4)
     if name == "baoab":
-        return BAOAB(size, friction=2 * math.sqrt(target.gamma))
+        return LeimkuhlerMatthews(size**2, persistence=math.exp(-2 * math.sqrt(target.gamma) * size))
     if name == "sgnht":
         return SGNHT(size)
     return SGLD(size) if name == "sgld" else LeimkuhlerMatthews(size)

@@ -9,10 +9,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from ..curvature.lanczos import lanczos
+from ..curvature.lanczos import LanczosRuns
 from .calibration import Geometry, Resolution
 
-PRODUCTS = 32  # of the Lanczos run from the gradient, where not all eigenpairs are known
 _ROUNDING = {torch.float32: 1e-5, torch.float64: 1e-10}  # eigenvalues so much below the largest are rounding errors
 Array = NDArray[np.float64]
 
@@ -43,9 +42,10 @@ class Quadratic:
         if curvature.complete:
             nodes, weights = values, (curvature.vectors.double().T @ gradient).square().cpu().numpy()
         elif squared > 0:
-            run = lanczos(curvature.hessian, curvature.gradient, PRODUCTS)
-            ritz, vectors = torch.linalg.eigh(run.matrix())
-            nodes, weights = ritz.numpy(), squared * vectors[0].square().numpy()
+            run = LanczosRuns(curvature.hessian, curvature.gradient)
+            run.grow(curvature.products)
+            ritz, vectors = run.tridiagonal.eigensystem
+            nodes, weights = ritz[0].numpy(), squared * vectors[0, 0].square().numpy()
             least = min(least, float(nodes[0]))
         else:
             nodes = weights = np.zeros(0)

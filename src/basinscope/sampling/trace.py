@@ -12,6 +12,11 @@ STATISTICS = (
 )  # fmt: skip
 
 
+def statistic(draws: NDArray[np.float64], name: str) -> NDArray[np.float64]:
+    """One statistic of draws (steps, chains, statistics), by its name."""
+    return draws[..., STATISTICS.index(name)]
+
+
 class Trace:
     """Block means of the statistics of every chain, at most `2 * blocks` of them however many draws there are.
 

@@ -1,187 +1,332 @@
-"""Langevin chains on minibatches at three step sizes at once, extrapolated to step size zero."""
+"""Langevin chains on minibatches, half of them at half the step size, extrapolated to step size zero."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
-from ..progress import Report
 from .adjusted import ceiling
+from .clock import Clock
 from .convergence import below_zero, max_drift, mixed
 from .engine import Engine
-from .extrapolation import UNSEEN_BEND, Extrapolation, extrapolated
+from .extrapolation import Extrapolation, extrapolated
+from .goal import Goal
+from .kernels import LeimkuhlerMatthews
 from .minibatches import evaluations, gradient_noise, later, noise_trace
-from .pace import SMALLEST, TOLERATED_BIAS, Pace, Pacing, seen_steps, slowest_mode
+from .pace import MAX_STABLE_STEP, MIN_STEP, Noise, Pace, batches, fastest, slowest_mode
 from .runs import Run
-from .target import Target
-from .trace import Trace
-from .warming import BLOCK, gentler, warmed
+from .target import Evaluate, Target
+from .trace import Trace, statistic
 
-FRACTIONS = (1.0, 0.5, 0.25)  # of the largest step size
-WARM = 0.6  # of the budget, at most, for finding the posterior
+USUAL_BATCH = 512  # samples to begin with
+FRACTIONS = (1.0, 0.5)  # of the largest step size, that the two halves of the chains take
+MAX_SEARCH_SHARE = 0.5  # of the time, for finding the posterior
+RELAXATIONS = 8  # of the slowest known mode, before chains count as having found it, and in the first round after
+MIN_VIRIAL = 0.98  # of its exact mean, that chains have which found it
+MAX_SPEED_UP = 2.0  # how much faster another pace must be to change to it
 BURN_IN = 0.5  # of the steps
-LAST = 0.5  # of the rest, that steps which were chosen last get at least
-TELLING = 256  # steps from which on the chains' own means tell of the bias of their steps
+PILOT_STEP = 0.5
+PILOT_SHARE = 0.08  # of the time
+CONTROL_PRICE = 2.0  # of a step with control variates, over one without
+_BLOCK = 64  # steps between two looks at the chains, at most
+_MIN_BLOCK = 4
+_MIN_DRAWS = 32  # whatever the budget
+MAX_VIRIAL = 2.0  # of its exact mean, beyond which steps are unstable
+MAX_VIRIAL_STDERRS = 4.0  # of independent chains, that it may be off by besides
+
+
+@dataclass(frozen=True)
+class Price:
+    """Seconds of a step on so many samples.
+
+    Attributes:
+        of: seconds of a loss-and-gradient on so many samples of so many chains.
+        chains: that there are.
+        n: samples that there are; nothing is controlled on all of them.
+        controlled: whether control variates double it.
+    """
+
+    of: Callable[[int, int], float]
+    chains: int
+    n: int
+    controlled: bool = False
+
+    def __call__(self, batch: int) -> float:
+        return self.of(batch, self.chains) * (CONTROL_PRICE if self.controlled and batch < self.n else 1.0)
+
+
+class Minibatches(NamedTuple):
+    """One run per step size, their pace, and whether they had control variates."""
+
+    runs: list[Run]
+    pace: Pace
+    controlled: bool
+
+
+def pilot(
+    target: Target, position: Tensor, *, batch_size: int, seed: int, clock: Clock, price: float
+) -> tuple[Tensor, float]:
+    """Where chains from `position` are after a share of the time, or once the slowest known mode has relaxed, and their
+    mean excess loss in the last quarter.
+
+    The step size is divided by 4 while chains diverge. Chains must leave w* before anything is measured: gradient
+    noise is smallest there, and curvature not typical.
+    """
+    generator = torch.Generator(position.device).manual_seed(seed)
+    evaluate = evaluations(target, batch_size, generator, None)
+    size, steps = PILOT_STEP, PILOT_SHARE * clock.left() / price
+    while True:
+        engine = Engine(LeimkuhlerMatthews(size), evaluate, position, generator, ceiling(target))
+        length = max(16, math.ceil(min(steps, 4 / (size * slowest_mode(target)))))
+        last = engine.run(length)[-length // 4 :]
+        clock.spend(length * price)
+        stable = bool(engine.alive.all()) and not _unstable(last, target.losses.dimension)
+        if stable or size <= MIN_STEP or clock.left() < 0.5 * clock.seconds:
+            excess = statistic(last, "excess")[:, engine.alive.cpu().numpy()]
+            return engine.living() if stable else position, float(excess.mean()) if stable else 0.0
+        size /= 4
 
 
 def sample(
-    target: Target,
-    position: Tensor,
-    gradient: Tensor,
-    *,
-    batch_size: int,
-    grows: bool,
+    target: Target, position: Tensor, gradient: Tensor, goal: Goal, price: Price, *, batch_size: int, grows: bool,
     guess: float,
-    seed: int,
-    rtol: float,
-    price: Callable[[int, int], float],
-    budget: float,
-    relaxations: float,
-    report: Report,
-) -> tuple[list[Run], Pace, bool]:
-    """One run per step size of `FRACTIONS`, all chains in one batch; their pace, and whether control variates were
-    used.
+) -> Minibatches:  # fmt: skip
+    """One run per step size of `FRACTIONS`, all chains in one batch.
 
-    First a third of the chains find the posterior by the largest step. Then others join them there, for the smaller
-    steps: on their own they would be slower to find it, and their means too low beside those of the largest.
-
-    Minibatch noise of whitened trace N lifts λ̂ by about εN/8, so the largest step is chosen to keep that below a
-    fifth of the expected λ, and halved while the measured spread between step sizes is larger. Where steps are long by
-    momentum they are chosen anew, and the batch with them, as chains spread: noise grows, and their own means begin to
-    tell what it does. Control variates at w* double a step's cost; they are used where they more than halve N at the
-    chains' own positions.
+    First all chains find the posterior by the largest step; then half of them go on by half of it, which on their own
+    would be slower to find it. Steps are as large as the measured noise of gradients allows at the end of the search.
+    Control variates at w* double a step's price; they are used where they more than halve the noise.
 
     Args:
         target: the posterior.
-        position: starting points, whitened (C, d); C a multiple of 3.
+        position: starting points, whitened (C, d).
         gradient: g_n(w*), (d,).
+        goal: what to reach, in what time.
+        price: of a step.
         batch_size: samples per chain and step, to begin with.
         grows: whether there may be more of them.
         guess: of the mean excess loss.
-        seed: of all random numbers.
-        rtol: wanted relative standard error of the extrapolation.
-        price: of a step on so many samples each of so many chains.
-        budget: what may be spent.
-        relaxations: of the slowest mode at least, before chains count as having found the posterior, and of the
-            smallest step in the first round.
-        report: progress.
     """
-    generator = torch.Generator(position.device).manual_seed(seed)
+    generator = torch.Generator(position.device).manual_seed(goal.seed)
     plain, controlled = (evaluations(target, batch_size, generator, mean) for mean in (None, gradient))
-    group = len(position) // len(FRACTIONS)
-    fractions = torch.tensor(FRACTIONS, device=position.device).repeat_interleave(group)
-
-    there = position[:group]
-    use_control = 2 * noise_trace(controlled, there) < noise_trace(plain, there)
-    mean, evaluate = (gradient, controlled) if use_control else (None, plain)
-
-    def paid(samples: int, chains: int) -> float:
-        return (2 if use_control and samples < target.losses.land.n else 1) * price(samples, chains)
-
-    pacing = Pacing(target, paid, batch_size, grows, group, WARM * budget)
-    pacing.noise(noise_trace(evaluate, there), target.nbeta * guess)
-    there, spent = warmed(
-        target, there, pacing, generator=generator, mean=mean, budget=WARM * budget, relaxations=relaxations,
-        report=lambda share, text: report(WARM * share, text),
+    noises = [noise_trace(evaluate, position) for evaluate in (plain, controlled)]
+    goal.clock.spend(4 * (1 + CONTROL_PRICE) * price(batch_size))
+    control = CONTROL_PRICE * noises[1] < noises[0]
+    chains = _Langevin(
+        target, goal, replace(price, controlled=control), generator, gradient if control else None,
+        batches(batch_size, target.losses.land.n, grows),
+        Noise(
+            noises[control] * batch_size if batch_size < target.losses.land.n else 0.0,
+            target.nbeta * guess + target.drop,
+        ),
     )  # fmt: skip
-    there = there.repeat(len(FRACTIONS), 1)
-    budget, spent = budget - spent, 0.0
-    pacing.go_on(len(there), budget)
-    most = budget  # there is more to spend only where chains were lost late
-    now = pacing.best()
-    while True:
-        evaluate = evaluations(target, now.batch, generator, mean)
-        engine = Engine(now.kernel(fractions), evaluate, there, generator, ceiling(target), target.controls)
-        trace, noises = Trace(len(there)), list[Tensor]()
-        goal = math.ceil(relaxations * now.relaxation(FRACTIONS[-1], slowest_mode(target)))
-        look, better = BLOCK, None
-        try:
-            while better is None:
-                goal = min(goal, trace.draws + max(BLOCK, int((most - spent) / now.price)))
-                while trace.draws < goal and better is None:
-                    block = engine.run(min(BLOCK, goal - trace.draws))
-                    trace.append(block)
-                    spent += now.price * len(block)
-                    share = WARM + (1 - WARM) * spent / most
-                    report(share, f"{trace.draws} steps of size {now.size:.3g} on {now.batch} samples")
-                    if now.noisy:
-                        noises.append(gradient_noise(evaluate, engine.position))
-                        spent += 2 * now.price
-                    if not bool(engine.alive.all()):  # a round to its end would teach no more
-                        better, most = gentler(pacing, now, engine), max(most, spent + LAST * budget)
-                        if better.size <= SMALLEST:
-                            return _split(target, trace, engine, now, noises, exhausted=True), now, use_control
-                    elif now.persistence and trace.draws >= look and spent < (1 - LAST) * budget:
-                        look *= 2
-                        if noises:
-                            seen = float(later(noises)[:, -group:].mean())
-                            finest = target.nbeta * float(block[:, -group:, 0].mean())
-                            pacing.noise(seen, finest, now, FRACTIONS[-1])
-                        if trace.draws >= TELLING:
-                            pacing.seen(seen_steps(_split(target, trace, engine, now, noises)), now)
-                        better = pacing.better(now)
-                if better is None:
-                    runs = _split(target, trace, engine, now, noises, exhausted=spent >= most)
-                    if spent >= most or _settled(runs, rtol) or all(map(below_zero, runs)):
-                        return runs, now, use_control
-                    if _spread(runs) > 2 * TOLERATED_BIAS and spent < (1 - LAST / 2) * budget:
-                        pacing.bent(now)
-                        better = pacing.best()
-                    goal = math.ceil(1.5 * goal)
-        except KeyboardInterrupt:
-            if trace.draws < BLOCK:
-                raise
-            runs = _split(target, trace, engine, now, noises, interrupted=True, exhausted=True)
-            return runs, now, use_control
-        there, now = engine.living(), better
+    try:
+        chains.find(position)
+        chains.measure()
+    except KeyboardInterrupt:
+        if chains.trace.draws < _BLOCK:
+            raise
+        chains.interrupted = True
+    return Minibatches(chains.runs(), chains.pace, control)
 
 
-def _split(
-    target: Target,
-    trace: Trace,
-    engine: Engine,
-    now: Pace,
-    noises: list[Tensor],
-    *,
-    interrupted: bool = False,
-    exhausted: bool = False,
-) -> list[Run]:
-    alive = engine.alive.cpu().numpy()
-    group = len(alive) // len(FRACTIONS)
-    there = engine.living()
-    kept = later(noises).mean(0).cpu().numpy() if noises else np.zeros(len(alive))
-    runs = []
-    for number, fraction in enumerate(FRACTIONS):
-        own = np.zeros_like(alive)
-        own[number * group : (number + 1) * group] = True
-        own &= alive
-        noise = float(kept[own].mean()) if own.any() else 0.0
-        relaxations = BURN_IN * trace.draws / now.relaxation(fraction, slowest_mode(target))
-        runs.append(
-            Run(target, trace, own, there, now.size * fraction, {}, interrupted, exhausted, BURN_IN, noise, relaxations)
+class _Langevin:
+    """Chains on their way, at the pace that they have now."""
+
+    def __init__(
+        self, target: Target, goal: Goal, price: Price, generator: torch.Generator, mean: Tensor | None,
+        sizes: list[int], noise: Noise,
+    ) -> None:  # fmt: skip
+        self._target, self._goal, self._price = target, goal, price
+        self._generator, self._mean, self._sizes, self._noise = generator, mean, sizes, noise
+        self._stable = MAX_STABLE_STEP
+        self._largest = math.inf  # step, where larger ones lost chains
+        self.interrupted = self.exhausted = False
+        self.pace: Pace
+
+    def find(self, position: Tensor) -> None:
+        """All chains go by the largest step until they have found the posterior, or their share of time is over.
+
+        They have found it when the slowest known mode has relaxed `RELAXATIONS` times and the virial E[δ·∇U] is no
+        longer below d: other modes may be slower.
+        """
+        clock, d = self._goal.clock, self._target.losses.dimension
+        left = total = clock.left()
+        end = (1 - MAX_SEARCH_SHARE) * total
+        self._set_out(position, self._fastest(left), (1.0,))
+        virials: list[float] = []
+        look, relaxed = _BLOCK, 0.0
+        while left > end and not (relaxed >= RELAXATIONS and _level(virials, MIN_VIRIAL * d)):
+            block = self._advance(_BLOCK)
+            left = clock.left()
+            self._tell(left, f"looking for the posterior, {self.trace.draws} steps")
+            if not bool(self._engine.alive.all()):
+                self._shorten()
+                self._set_out(self._engine.living(), self._fastest(left - end), (1.0,))
+                virials = []
+                continue
+            if _unstable(block, d):
+                self._shorten()
+                self._set_out(position, self._fastest(left - end), (1.0,))
+                virials = []
+                continue
+            relaxed += len(block) / self.pace.relaxation(1.0, slowest_mode(self._target))
+            virials.append(float(statistic(block, "virial").mean()))
+            if self.trace.draws >= look:
+                look *= 2
+                better = self._better(block, left)
+                if better is not None:
+                    self._set_out(self._engine.living(), better, (1.0,))
+                    virials, look = [], _BLOCK
+
+    def measure(self) -> None:
+        """Half of the chains take half the step, until the goal is reached or no time is left."""
+        left = self._goal.clock.left()
+        self._set_out(self._engine.living(), self._measuring_pace(left), FRACTIONS)
+        wanted = self._first_round()
+        while True:
+            self._advance(min(_BLOCK, max(1, wanted - self.trace.draws)))
+            left = self._goal.clock.left()
+            self._tell(left, f"{self.trace.draws} steps")
+            if not bool(self._engine.alive.all()) and left > 0 and self.pace.size > MIN_STEP:
+                self._shorten()
+                self._set_out(self._engine.living(), self._fastest(left), FRACTIONS)
+                wanted = self._first_round()
+            elif left <= 0 and self.trace.draws >= _MIN_DRAWS:
+                self.exhausted = True
+                return
+            elif self.trace.draws >= wanted:
+                runs = self.runs()
+                if _settled(runs, self._goal.rtol) or all(map(below_zero, runs)):
+                    return
+                wanted = math.ceil(1.5 * wanted)
+
+    def runs(self) -> list[Run]:
+        """What the draws so far tell, for each step size."""
+        alive = self._engine.alive.cpu().numpy()
+        group = len(alive) // len(self._fractions)
+        position = self._engine.living()
+        noises = later(self._noises).mean(0).cpu().numpy() if self._noises else np.zeros(len(alive))
+        runs = []
+        for number, fraction in enumerate(self._fractions):
+            own = np.zeros_like(alive)
+            own[number * group : (number + 1) * group] = True
+            own &= alive
+            noise = float(noises[own].mean()) if own.any() else 0.0
+            relaxations = BURN_IN * self.trace.draws / self.pace.relaxation(fraction, slowest_mode(self._target))
+            run = Run(
+                self._target, self.trace, own, position, self.pace.size * fraction, {}, self.interrupted,
+                self.exhausted, BURN_IN, noise, relaxations,
+            )  # fmt: skip
+            runs.append(run)
+        return runs
+
+    def _set_out(self, position: Tensor, pace: Pace, fractions: tuple[float, ...]) -> None:
+        """Go on from there at that pace, with nothing drawn yet."""
+        self.pace, self._fractions = pace, fractions
+        self._evaluate: Evaluate = evaluations(self._target, pace.batch, self._generator, self._mean)
+        each = torch.tensor(fractions, device=position.device).repeat_interleave(len(position) // len(fractions))
+        self._engine = Engine(
+            pace.kernel(each),
+            self._evaluate,
+            position,
+            self._generator,
+            ceiling(self._target),
+            self._target.controls,
         )
-    return runs
+        self.trace, self._noises = Trace(len(position)), list[Tensor]()
+        self._looked = 0
+
+    def _advance(self, most: int) -> NDArray[np.float64]:
+        """A block of steps, and after at least so many of them a look at the noise of gradients."""
+        clock = self._goal.clock
+        block = self._engine.run(max(min(_MIN_BLOCK, most), self._goal.block(self.pace.price, most)))
+        self.trace.append(block)
+        clock.spend(len(block) * self.pace.price)
+        if self.pace.noisy and (self.trace.draws >= self._looked + _BLOCK or not self._noises):
+            self._looked = self.trace.draws
+            self._noises.append(gradient_noise(self._evaluate, self._engine.position))
+            clock.spend(2 * self.pace.price)
+        return block
+
+    def _better(self, block: NDArray[np.float64], left: float) -> Pace | None:
+        """Another pace, if noise as it is now makes this one much too large, or that one much faster."""
+        if self._noises:
+            trace = float(later(self._noises).mean())
+            energy = self._above_bottom(float(statistic(block, "excess").mean()))
+            self._noise = Noise(trace * self.pace.batch, energy - trace * self.pace.size / 8)
+        best = self._fastest(left)
+        too_large = self.pace.noisy and MAX_SPEED_UP * self._noise.tolerable(self.pace.batch) < self.pace.size
+        return best if too_large or best.speed > MAX_SPEED_UP * self.pace.speed else None
+
+    def _measuring_pace(self, left: float) -> Pace:
+        """The pace of the search, with a step as large as its noise allows at last."""
+        if self._noises:
+            block = self.trace.values("excess", discard=0.5, chains=self._engine.alive.cpu().numpy())
+            trace = float(later(self._noises).mean())
+            energy = self._above_bottom(float(block.mean())) - trace * self.pace.size / 8
+            self._noise = Noise(trace * self.pace.batch, energy)
+        return self._fastest(left)
+
+    def _above_bottom(self, excess: float) -> float:
+        """nβ(L − L(ŵ)) of a mean excess loss over L(w*)."""
+        return self._target.nbeta * excess + self._target.drop
+
+    def _fastest(self, seconds: float) -> Pace:
+        pace = fastest(self._target, self._noise, self._sizes, self._stable, seconds, self._price)
+        return pace._replace(size=min(pace.size, self._largest))
+
+    def _shorten(self) -> None:
+        """Take note that the present step loses chains."""
+        times = 2 if float(self._engine.alive.double().mean()) > 0.75 else 4
+        self._stable = min(self.pace.size, self._stable) / times
+        if not self.pace.persistence:
+            self._largest = self.pace.size / times
+
+    def _first_round(self) -> int:
+        return max(
+            _BLOCK, math.ceil(RELAXATIONS * self.pace.relaxation(self._fractions[-1], slowest_mode(self._target)))
+        )
+
+    def _tell(self, left: float, phase: str) -> None:
+        """Report the phase and the mean so far of the smallest step."""
+        run = self.runs()[-1]
+        mean = run.plain() if self.trace.draws >= _BLOCK and run.alive.sum() > 1 else None
+        self._goal.tell(left, phase, self._target.nbeta, mean)
+
+
+def _level(values: list[float], least: float) -> bool:
+    """Whether the mean of the later half is no longer below that."""
+    last = values[len(values) // 2 :]
+    return bool(last) and sum(last) >= least * len(last)
+
+
+def _unstable(block: NDArray[np.float64], dimension: int) -> bool:
+    """Whether the virial of chains is far above its exact mean, as where their steps are too long for the curvature."""
+    virial = statistic(block, "virial")
+    chance = MAX_VIRIAL_STDERRS * math.sqrt(2 / (dimension * virial.shape[1]))
+    return not float(virial.mean()) <= (MAX_VIRIAL + chance) * dimension
 
 
 def _settled(runs: list[Run], rtol: float) -> bool:
+    """Whether the extrapolation is as good as was wanted, by chains that agree and no longer move."""
     if any(run.alive.sum() < 2 for run in runs):
         return False
-    found = extrapolated(runs)
-    attainable = math.hypot(rtol, UNSEEN_BEND * found.slope)  # more draws do not shorten the extrapolation
-    precise = found.value > 0 and found.stderr <= attainable * found.value
-    return precise and mixed(runs, found.stderr, found.value, rtol) and all(_still(run, rtol, found) for run in runs)
+    mean = extrapolated(runs)
+    value = runs[0].above_bottom(mean.value)
+    attainable = math.hypot(rtol * value, mean.systematic)  # more draws do not shorten that
+    precise = value > 0 and mean.stderr <= attainable
+    return precise and mixed(runs, mean.stderr, value, rtol) and all(_still(run, rtol, mean) for run in runs)
 
 
-def _still(run: Run, rtol: float, found: Extrapolation) -> bool:
+def _still(run: Run, rtol: float, mean: Extrapolation) -> bool:
     """Whether a run's mean no longer moves."""
-    stderr = run.corrected(found.correction).stderr
-    return abs(run.drift(found.correction)) <= max_drift(stderr, found.value, rtol)
-
-
-def _spread(runs: list[Run]) -> float:
-    """Relative distance between the largest step's mean and the extrapolation."""
-    return math.inf if any(run.alive.sum() < 2 for run in runs) else extrapolated(runs).spread
+    stderr = run.corrected(mean.correction).stderr
+    return abs(run.drift(mean.correction)) <= max_drift(stderr, run.above_bottom(mean.value), rtol)

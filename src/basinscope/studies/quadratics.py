@@ -14,6 +14,7 @@ from ..measures.llc import llc
 from ..runs.results import Results
 from ..runs.scratch import Scratch
 from ..runs.study import Finding, Job, Settings, Study
+from ..sampling.clock import Nominal
 
 
 class QuadraticSettings(Settings):
@@ -73,7 +74,7 @@ class Quadratics(Study):
 
     def run(self, job: Basin, scratch: Scratch) -> Mapping[str, Any]:
         land = basin(job.dimension, job.condition, job.samples, job.seed)
-        estimate = llc(land, gamma=job.gamma, budget=5.0, seed=job.seed, progress=False)
+        estimate = llc(land, gamma=job.gamma, budget=Nominal(5.0), seed=job.seed, progress=False)
         exact = finite.quadratic(eigenvalues(job.dimension, job.condition), watanabe_nbeta(job.samples), job.gamma)
         return {
             "llc": estimate.value,

@@ -1,6 +1,5 @@
 """The models and the data that the studies use."""
 
-from . import data as data
-from . import models as models
+from . import data, models
 
 __all__ = ["data", "models"]

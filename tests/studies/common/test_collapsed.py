@@ -54,10 +54,10 @@ def test_moments_are_derivatives_of_powers(data):
     # log E[p^a] is the cumulant function of log p: its first two derivatives at 0 are mean and variance.
     x, y = data
     nodes, log_prior = np.array([[0.3], [2.5]]), np.log([0.4, 0.6])
-    own, *_ = posterior(x, y, nodes, log_prior, 1.0)
-    mean, variance = own.log_moments(x, y)
+    given, *_ = posterior(x, y, nodes, log_prior, 1.0)
+    mean, variance = given.log_moments(x, y)
     step = 1e-4
-    above, below = own.log_mean_power(step, x, y), own.log_mean_power(-step, x, y)
+    above, below = given.log_mean_power(step, x, y), given.log_mean_power(-step, x, y)
     assert mean == pytest.approx((above - below) / (2 * step), rel=1e-6)
     assert variance == pytest.approx((above + below) / step**2, rel=1e-5)
 

@@ -20,8 +20,8 @@ def test_weights_count_like_copies():
     rng = np.random.default_rng(1)
     x, y = rng.normal(size=(2, 12))
     counts = rng.integers(0, 4, size=(5, 12))
-    for row, found in zip(counts, kendall(x, y, counts), strict=True):
-        assert found == pytest.approx(stats.kendalltau(np.repeat(x, row), np.repeat(y, row)).statistic)
+    for row, tau in zip(counts, kendall(x, y, counts), strict=True):
+        assert tau == pytest.approx(stats.kendalltau(np.repeat(x, row), np.repeat(y, row)).statistic)
 
 
 def test_intervals_cover_the_truth_and_clusters_widen_them():
@@ -32,8 +32,8 @@ def test_intervals_cover_the_truth_and_clusters_widen_them():
     for _ in range(40):
         x = rng.normal(size=80)
         y = 0.6 * x + 0.8 * rng.normal(size=80)
-        found = with_interval(x, y, range(80), repetitions=200)
-        covered += found.low <= truth <= found.high
+        interval = with_interval(x, y, range(80), repetitions=200)
+        covered += interval.low <= truth <= interval.high
     assert covered >= 34
     copied = with_interval(np.repeat(x, 5), np.repeat(y, 5) + 1e-9 * np.arange(400), np.repeat(range(80), 5))
     naive = with_interval(np.repeat(x, 5), np.repeat(y, 5) + 1e-9 * np.arange(400), range(400))
@@ -49,8 +49,8 @@ def test_within_groups_a_shift_of_groups_does_not_matter():
 
 
 def test_unknown_numbers_are_left_out():
-    found = with_interval([1, 2, np.nan, 3], [1, 2, 0, 3], range(4))
-    assert (found.value, found.count) == (1, 3)
+    interval = with_interval([1, 2, np.nan, 3], [1, 2, 0, 3], range(4))
+    assert (interval.value, interval.count) == (1, 3)
     assert np.isnan(with_interval([1, np.nan], [1, 2], range(2)).value)
     assert np.isnan(with_interval([1, 1, 1], [1, 2, 3], range(3)).value)
     with pytest.raises(InputError, match="finite"):
@@ -59,10 +59,10 @@ def test_unknown_numbers_are_left_out():
 
 def test_windows_hold_their_share():
     along = np.arange(20.0)
-    found = windows(along, along, np.where(along < 10, along, -along), range(20), share=0.5, steps=3)
-    assert [place for place, _ in found] == [4.5, 9.5, 14.5]
-    assert found[0][1].value == found[0][1].low == 1
-    assert found[-1][1].value == -1
+    taus = windows(along, along, np.where(along < 10, along, -along), range(20), share=0.5, steps=3)
+    assert [place for place, _ in taus] == [4.5, 9.5, 14.5]
+    assert taus[0][1].value == taus[0][1].low == 1
+    assert taus[-1][1].value == -1
     assert windows([1.0], [1.0], [1.0], ["a"]) == []
 
 

@@ -33,13 +33,13 @@ def test_every_arm_is_a_grid_of_1701_networks_with_its_own_decays():
     }
     assert list(expected) == list(ARMS)
     for name, (inputs, schedule, decays) in expected.items():
-        own = select(table, name)
-        assert len(own) == 1701
-        assert not own.duplicated(["architecture", "data", "samples", "decay", "batch_size", "lr"]).any()
-        assert sorted(set(own["decay"])) == decays
-        assert set(own["inputs"]) == {inputs}
-        assert set(own["schedule"]) == {schedule}
-        assert set(own["polish"]) == {60 if schedule == "cosine" else 0}
+        grid = select(table, name)
+        assert len(grid) == 1701
+        assert not grid.duplicated(["architecture", "data", "samples", "decay", "batch_size", "lr"]).any()
+        assert sorted(set(grid["decay"])) == decays
+        assert set(grid["inputs"]) == {inputs}
+        assert set(grid["schedule"]) == {schedule}
+        assert set(grid["polish"]) == {60 if schedule == "cosine" else 0}
     for name, divisor in (("hundredth", 100), ("thousandth", 1000)):
         assert ARMS[name].decays == pytest.approx([decay / divisor for decay in PRINTED], rel=1e-12)
     assert set(table["test_samples"]) == {0}
@@ -54,9 +54,9 @@ def test_networks_of_two_arms_differ_in_nothing_else():
 
 
 def test_populations_are_of_one_arm_architecture_and_batch_size():
-    found = units(STUDY, planned(STUDY, FlatnessSettings(parts=("grid",))), lambda key: False)
-    assert sorted(len(unit.keys) for unit in found) == [189] * 18 + [297] * 9
-    for unit in found:
+    listed = units(STUDY, planned(STUDY, FlatnessSettings(parts=("grid",))), lambda key: False)
+    assert sorted(len(unit.keys) for unit in listed) == [189] * 18 + [297] * 9
+    for unit in listed:
         for name in ("inputs", "schedule", "architecture", "batch_size"):
             assert len({config[name] for config in unit.configs}) == 1
 
@@ -69,15 +69,15 @@ def test_arms_and_decays_that_do_not_exist_are_refused():
 
 
 def test_standardized_inputs_have_one_mean_and_deviation_for_a_data_set():
-    raw, found = data_set("digits"), data_set("digits", "standardized")
+    raw, standardized = data_set("digits"), data_set("digits", "standardized")
     pixels = raw.train[0].numpy().astype(np.float64)
     for part in ("train", "test"):
         expected = (getattr(raw, part)[0].numpy() - pixels.mean()) / pixels.std()
-        assert np.allclose(getattr(found, part)[0].numpy(), expected, atol=1e-5)
-        assert torch.equal(getattr(found, part)[1], getattr(raw, part)[1])
+        assert np.allclose(getattr(standardized, part)[0].numpy(), expected, atol=1e-5)
+        assert torch.equal(getattr(standardized, part)[1], getattr(raw, part)[1])
     job = next(jobs(FlatnessSettings(**SCALES["smoke"] | {"arms": ("standardized",)})))
-    assert torch.equal(samples_of(job)[0][0], found.train[0][: job.samples].flatten(1))
-    assert torch.equal(held_out(job)[0], found.train[0][job.samples :].flatten(1))
+    assert torch.equal(samples_of(job)[0][0], standardized.train[0][: job.samples].flatten(1))
+    assert torch.equal(held_out(job)[0], standardized.train[0][job.samples :].flatten(1))
 
 
 def test_samples_held_out_are_the_last_of_the_training_file_and_all_others_test(monkeypatch):

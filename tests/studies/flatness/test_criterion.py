@@ -29,8 +29,8 @@ def grid(seed=0, networks=24):
 def brute(table, counts):
     """The distance over networks of which each stands there so many times, by SciPy."""
     rows = np.repeat(np.arange(len(table)), counts)
-    own = table.iloc[rows]
-    squares = [(stats.kendalltau(own[name], own["gap"]).statistic - tau) ** 2 for name, tau in PAPER.items()]
+    chosen = table.iloc[rows]
+    squares = [(stats.kendalltau(chosen[name], chosen["gap"]).statistic - tau) ** 2 for name, tau in PAPER.items()]
     return np.sqrt(np.mean(squares))
 
 
@@ -43,14 +43,14 @@ def test_the_papers_numbers_are_those_of_its_table():
 
 def test_value_and_interval_are_those_of_brute_force():
     table = grid()
-    found = distance(table, repetitions=60)
-    assert found.value == pytest.approx(brute(table, np.ones(24, dtype=int)))
+    interval = distance(table, repetitions=60)
+    assert interval.value == pytest.approx(brute(table, np.ones(24, dtype=int)))
     settings = [tuple(row) for row in table[list(CLUSTER)].to_numpy()]
     draws = resampled(settings, 60).astype(int)
     assert (draws[:, 0] == draws[:, 1]).all()  # whole settings
     spread = [brute(table, counts) for counts in draws]
-    assert [found.low, found.high] == pytest.approx(np.quantile(spread, [0.025, 0.975]), rel=1e-5)
-    assert found.count == 24
+    assert [interval.low, interval.high] == pytest.approx(np.quantile(spread, [0.025, 0.975]), rel=1e-5)
+    assert interval.count == 24
 
 
 def test_an_arm_that_orders_by_the_gap_alone_is_as_far_as_the_paper_is_from_one():

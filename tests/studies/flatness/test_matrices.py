@@ -12,8 +12,7 @@ from basinscope.curvature.calibration import error_uncertainty
 from basinscope.errors import InputError
 from basinscope.zoo.models import flatness_big_mlp, flatness_cnn, flatness_mlp
 from studies.flatness import spectra
-from studies.flatness.matrices import matrices
-from studies.flatness.outputs import Outputs, cosine, outputs
+from studies.flatness.matrices import Outputs, cosine, matrices, outputs
 
 BUILDERS = {
     "mlp": lambda: flatness_mlp(4),
@@ -36,8 +35,8 @@ def brute(net, land):
     parameters = {name: tensor.detach().double() for name, tensor in net.named_parameters()}
     wide = net.double()
     x, y = land.samples.inputs.double(), land.samples.target
-    found = jacrev(lambda p: functional_call(wide, p, (x,)))(parameters)
-    jacobian = torch.cat([part.flatten(2) for part in found.values()], 2)
+    derivatives = jacrev(lambda p: functional_call(wide, p, (x,)))(parameters)
+    jacobian = torch.cat([part.flatten(2) for part in derivatives.values()], 2)
     chances = functional_call(wide, parameters, (x,)).softmax(1)
     errors = chances - torch.nn.functional.one_hot(y, 10)
     sigma = torch.stack([torch.diag(p) - torch.outer(p, p) for p in chances])
@@ -60,9 +59,9 @@ def test_matrices_equal_their_definitions(kind, n, dtype, memory, monkeypatch):
     if memory:
         monkeypatch.setattr(tiles, "DEFAULT_MEMORY", memory)  # tiles of a few samples, the last one smaller
     net, land = case(kind, n, dtype)
-    found = matrices(land, outputs(land))
+    result = matrices(land, outputs(land))
     tolerance = 1e-10 if dtype == torch.float64 else 1e-4
-    ours = (found.fisher, found.covariance, found.fisher_apart, found.covariance_apart, found.gradient)
+    ours = (result.fisher, result.covariance, result.fisher_apart, result.covariance_apart, result.gradient)
     for mine, exact in zip(ours, brute(net, land), strict=True):
         assert float((mine - exact).abs().max()) <= tolerance * float(exact.abs().max())
     assert all(matrix.dtype == torch.float64 for matrix in ours)
@@ -71,9 +70,9 @@ def test_matrices_equal_their_definitions(kind, n, dtype, memory, monkeypatch):
 @pytest.mark.parametrize("kind", BUILDERS)
 def test_numbers_equal_those_of_the_spectrum_and_of_the_public_measures(kind):
     net, land = case(kind)
-    found = matrices(land, outputs(land))
+    result = matrices(land, outputs(land))
     point = land.flatten(land.parameters)
-    row = spectra.numbers(found, spectra.bases(found.fisher, found.layers), DECAY, land.n, point)
+    row = spectra.numbers(result, spectra.bases(result.fisher, result.layers), DECAY, land.n, point)
     fisher, covariance, *_, gradient = brute(net, land)
     values = torch.linalg.eigvalsh(fisher).clamp(min=0)
     shares = values / (values + DECAY)
@@ -112,9 +111,9 @@ def test_numbers_equal_those_of_the_spectrum_and_of_the_public_measures(kind):
 
 def test_stand_ins_that_keep_a_diagonal_are_upper_bounds():
     _, land = case("bigmlp", 12)
-    found = matrices(land, outputs(land))
+    result = matrices(land, outputs(land))
     row = spectra.numbers(
-        found, spectra.bases(found.fisher, found.layers), DECAY, land.n, land.flatten(land.parameters)
+        result, spectra.bases(result.fisher, result.layers), DECAY, land.n, land.flatten(land.parameters)
     )
     assert row["soft_rank"] <= row["soft_rank_ekfac"] <= row["soft_rank_diagonal"] + 1e-9
     assert row["log_det"] <= row["log_det_ekfac"]
@@ -127,16 +126,16 @@ def test_leading_eigenvalues_of_a_large_matrix_are_those_of_its_spectrum(monkeyp
     base = torch.linalg.qr(torch.randn(300, 300, generator=generator, dtype=torch.float64)).Q
     values = torch.logspace(0, -9, 300, dtype=torch.float64)
     matrix = base * values @ base.T
-    found, vectors = spectra.leading(matrix, 1e-3)
-    kept = values[values > 1e-3]
-    assert len(found) == len(kept) == 100
-    assert torch.allclose(found, kept, rtol=1e-4)
-    assert torch.allclose((matrix @ vectors - vectors * found).norm(dim=0), torch.zeros(100).double(), atol=1e-5)
+    eigenvalues, vectors = spectra.leading(matrix, 1e-3)
+    exact = values[values > 1e-3]
+    assert len(eigenvalues) == len(exact) == 100
+    assert torch.allclose(eigenvalues, exact, rtol=1e-4)
+    assert torch.allclose((matrix @ vectors - vectors * eigenvalues).norm(dim=0), torch.zeros(100).double(), atol=1e-5)
 
 
 def test_the_whole_spectrum_is_taken_where_it_is_all_above():
-    found, _ = spectra.leading(torch.eye(1100, dtype=torch.float64), 1e-3)
-    assert len(found) == 1100
+    eigenvalues, _ = spectra.leading(torch.eye(1100, dtype=torch.float64), 1e-3)
+    assert len(eigenvalues) == 1100
 
 
 def test_a_weight_decay_must_be_positive():
@@ -159,10 +158,10 @@ def test_outputs_against_sums_by_hand():
     confidence, choice = chances.max(1)
     error = 0.0
     for place in range(15):
-        own = (confidence >= place / 15) & (confidence < (place + 1) / 15)
-        if own.any():
-            share = (choice[own] == land.samples.target[own]).double().mean()
-            error += float(own.double().mean() * (share - confidence[own].mean()).abs())
+        inside = (confidence >= place / 15) & (confidence < (place + 1) / 15)
+        if inside.any():
+            share = (choice[inside] == land.samples.target[inside]).double().mean()
+            error += float(inside.double().mean() * (share - confidence[inside].mean()).abs())
     assert row["calibration_error"] == pytest.approx(error)
     assert row["accuracy"] == pytest.approx(float((choice == land.samples.target).double().mean()))
 

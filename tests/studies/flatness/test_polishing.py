@@ -11,9 +11,8 @@ from basinscope.runs.settings import overrides, resolved
 from basinscope.zoo.models import ffnn
 from studies.flatness.cases import landscapes, network_of
 from studies.flatness.fitting import fitted
-from studies.flatness.matrices import matrices
+from studies.flatness.matrices import matrices, outputs
 from studies.flatness.measuring import measured
-from studies.flatness.outputs import outputs
 from studies.flatness.polishing import descended, polished
 from studies.flatness.spectra import newton
 from studies.flatness.stacks import Stack
@@ -52,8 +51,8 @@ def minimum(land, decay):
 def prepared(land, weights, decays):
     steps = []
     for row, decay in zip(weights, decays, strict=True):
-        own = land.at(land.unflatten(row))
-        steps.append(newton(matrices(own, outputs(own), relations=False), decay, land.n, row))
+        moved = land.at(land.unflatten(row))
+        steps.append(newton(matrices(moved, outputs(moved), relations=False), decay, land.n, row))
     return torch.stack([step.inverse.inverse for step in steps]), steps
 
 

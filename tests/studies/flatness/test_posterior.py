@@ -12,8 +12,7 @@ from basinscope.measures.pointwise import pointwise
 from basinscope.zoo.models import flatness_cnn, flatness_mlp
 from chance import assert_within
 from studies.flatness import stacks
-from studies.flatness.matrices import matrices
-from studies.flatness.outputs import outputs
+from studies.flatness.matrices import matrices, outputs
 from studies.flatness.posterior import Chains, Posterior, _Moments
 from studies.flatness.spectra import Basis, bases, regularized
 
@@ -25,15 +24,15 @@ def networks(kind, count=2, n=11, dtype=torch.float64):
     data = (torch.randn(shape, dtype=dtype), torch.randint(10, (n,)))
     nets = [(flatness_cnn((2, 2)) if kind == "cnn" else flatness_mlp(3)).to(dtype) for _ in range(count)]
     lands = [bs.Landscape(net, "cross_entropy", data) for net in nets]
-    found = [matrices(land, outputs(land)) for land in lands]
-    turned = [bases(each.fisher, each.layers) for each in found]
-    return lands, turned, found
+    curvatures = [matrices(land, outputs(land)) for land in lands]
+    turned = [bases(each.fisher, each.layers) for each in curvatures]
+    return lands, turned, curvatures
 
 
 def target(kind, decays=(0.1, 0.2), gamma=5.0, **more):
-    lands, turned, found = networks(kind, len(decays), **more)
+    lands, turned, curvatures = networks(kind, len(decays), **more)
     weights = torch.stack([land.flatten(land.parameters) for land in lands])
-    return Posterior(lands[0], weights, turned, list(decays), gamma), lands, found
+    return Posterior(lands[0], weights, turned, list(decays), gamma), lands, curvatures
 
 
 @pytest.mark.parametrize("kind", ["mlp", "cnn"])
@@ -53,7 +52,7 @@ def test_losses_and_gradients_are_those_of_each_landscape(kind, memory, monkeypa
 
 
 def test_coordinates_make_the_quadratic_picture_round_and_forces_belong_to_them():
-    many, lands, found = target("mlp", gamma=2.0)
+    many, lands, curvatures = target("mlp", gamma=2.0)
     nbeta = 40.0
     scales = many._scales(nbeta)
     z, g = (torch.randn(2, lands[0].dimension, generator=torch.Generator().manual_seed(s)).double() for s in (0, 1))
@@ -64,7 +63,7 @@ def test_coordinates_make_the_quadratic_picture_round_and_forces_belong_to_them(
     columns = torch.eye(size, dtype=torch.float64)
     for number, gamma in enumerate(many.gammas(nbeta).tolist()):
         turned = torch.stack([many._move(column.expand(2, -1), scales)[number] for column in columns])
-        whitened = turned @ (nbeta * found[number].fisher + gamma * columns) @ turned.T
+        whitened = turned @ (nbeta * curvatures[number].fisher + gamma * columns) @ turned.T
         assert torch.allclose(whitened.diagonal(), torch.ones(size, dtype=torch.float64), atol=1e-8)
 
 
@@ -84,10 +83,10 @@ def test_ridge_regression_has_the_closed_form(seed):
     net = torch.nn.Sequential(torch.nn.Linear(d, 1, bias=False).double())
     land = bs.Landscape(net, "mse", (x, y)).at({"0.weight": ridge})
     # a basis that is not that of H: the whitening need not be perfect
-    own = Basis(
+    basis = Basis(
         torch.arange(d)[None], *(torch.eye(k, dtype=torch.float64) for k in (1, d)), *[hessian.diagonal()[None]] * 2
     )
-    many = Posterior(land, ridge.repeat(copies, 1), [[own]] * copies, [decay] * copies, 1e-9)
+    many = Posterior(land, ridge.repeat(copies, 1), [[basis]] * copies, [decay] * copies, 1e-9)
     nbeta = float(n)
     chains = many.sample(nbeta, draws=200, warmup=60, leapfrogs=4, seeds=range(seed, seed + copies))
     half = regularized(hessian, decay).soft_rank / 2
@@ -117,10 +116,10 @@ def test_a_basin_that_is_not_quadratic_is_integrated_right(seed):
     point = torch.tensor([[0.3], [-0.2]], dtype=torch.float64)  # no minimum
     land = bs.Landscape(net, "cross_entropy", (x, labels)).at({"0.weight": point})
     copies, nbeta, gamma, decay = 40, 9.0, 0.7, 0.05
-    own = Basis(
+    basis = Basis(
         torch.arange(2)[:, None], *(torch.eye(k, dtype=torch.float64) for k in (2, 1)), *[torch.ones(2, 1).double()] * 2
     )
-    many = Posterior(land, point.T.repeat(copies, 1), [[own]] * copies, [decay] * copies, gamma)
+    many = Posterior(land, point.T.repeat(copies, 1), [[basis]] * copies, [decay] * copies, gamma)
     chains = many.sample(nbeta, draws=300, warmup=60, leapfrogs=6, seeds=range(seed, seed + copies))
     line = torch.linspace(-14, 14, 281, dtype=torch.float64)
     grid = torch.cartesian_prod(line, line)

@@ -21,8 +21,7 @@ from studies.flatness.arms import ARMS
 from studies.flatness.cases import data_set, held_out, network_of, samples_of
 from studies.flatness.fitting import cross_validated, fitted
 from studies.flatness.jobs import batches, cost, together, training
-from studies.flatness.measuring import measured, temperatures
-from studies.flatness.running import run_population
+from studies.flatness.measuring import measured, run_population, temperatures
 from studies.flatness.settings import FlatnessSettings
 from studies.flatness.study import STUDY
 
@@ -74,15 +73,15 @@ def test_smoke_has_48_networks():
 def test_training_that_runs_out_of_time_goes_on_to_the_same_weights(tmp_path):
     jobs = unit(extra=["steps=400"])
     whole = fitted(jobs, tmp_path / "whole")
-    pieces, found = 1, None
-    while found is None:
+    pieces, resumed = 1, None
+    while resumed is None:
         try:
-            found = fitted(jobs, tmp_path / "pieces", seconds=1e-3)  # a block of steps each time
+            resumed = fitted(jobs, tmp_path / "pieces", seconds=1e-3)  # a block of steps each time
         except Unfinished:
             assert (tmp_path / "pieces" / "state.npz").is_file()
             pieces += 1
     assert pieces > 2
-    assert torch.equal(found.weights, whole.weights)
+    assert torch.equal(resumed.weights, whole.weights)
     assert not (tmp_path / "pieces" / "state.npz").exists()
     again = fitted(jobs, tmp_path / "pieces")
     assert torch.equal(again.weights, whole.weights)
@@ -93,7 +92,7 @@ def test_training_that_runs_out_of_time_goes_on_to_the_same_weights(tmp_path):
 
 def test_a_member_is_trained_on_its_own_samples_as_if_alone(tmp_path):
     jobs = unit()
-    found = fitted(jobs, tmp_path)
+    fit = fitted(jobs, tmp_path)
     job = jobs[-1]
     (x, y), _ = samples_of(job)
     assert len(y) == job.samples
@@ -102,7 +101,7 @@ def test_a_member_is_trained_on_its_own_samples_as_if_alone(tmp_path):
     )  # fmt: skip
     alone.train(job.steps, progress=False)
     theirs = torch.cat([part[0].flatten() for part in alone.parameters.values()])
-    assert torch.allclose(found.weights[-1], theirs, atol=1e-5)
+    assert torch.allclose(fit.weights[-1], theirs, atol=1e-5)
 
 
 def test_cross_validation_leaves_each_fold_out_once(tmp_path):
@@ -127,9 +126,9 @@ def test_cross_validation_leaves_each_fold_out_once(tmp_path):
 def test_rows_hold_what_the_network_does(tmp_path):
     jobs = unit(architecture="cnn")
     fit = fitted(jobs, tmp_path)
-    own, places = of_one_size(jobs, 1)
-    rows = measured(own, fit, places)
-    for job, row in zip(own, rows, strict=True):
+    chosen, places = of_one_size(jobs, 1)
+    rows = measured(chosen, fit, places)
+    for job, row in zip(chosen, rows, strict=True):
         train, test = samples_of(job)
         point = fit.point(jobs.index(job), network_of(job))
         losses = [float(Landscape(network_of(job), "cross_entropy", pair).at(point).per_sample().mean())
@@ -149,18 +148,18 @@ def test_no_sample_held_out_was_trained_on():
     job = unit(architecture="cnn")[0]
     images, labels = data_set("digits").train
     for samples in (300, 900):
-        own = held_out(replace(job, samples=samples))
-        assert torch.equal(own[0], images[samples:])
-        assert torch.equal(own[1], labels[samples:])
-    own = held_out(replace(job, samples=len(labels)))  # nothing is left of the file
-    assert torch.equal(own[0], samples_of(replace(job, samples=len(labels)))[1][0])
+        unseen = held_out(replace(job, samples=samples))
+        assert torch.equal(unseen[0], images[samples:])
+        assert torch.equal(unseen[1], labels[samples:])
+    unseen = held_out(replace(job, samples=len(labels)))  # nothing is left of the file
+    assert torch.equal(unseen[0], samples_of(replace(job, samples=len(labels)))[1][0])
 
 
 def test_a_diverged_network_is_told(tmp_path):
     jobs = unit()
     fit = replace(fitted(jobs, tmp_path), diverged=[3, *[-1] * (len(jobs) - 1)])
-    own, places = of_one_size(jobs, 0)
-    rows = measured(own, fit, places)
+    chosen, places = of_one_size(jobs, 0)
+    rows = measured(chosen, fit, places)
     assert [row["outcome"] for row in rows] == ["diverged", "finished"]
     assert "gap" not in rows[0]
 
@@ -169,14 +168,14 @@ def test_only_what_is_wanted_is_measured_and_training_that_is_done_is_kept(tmp_p
     jobs, files = unit(), Files(tmp_path)
     with pytest.raises(Unfinished):
         list(run_population(jobs, Scratch(files, "unit", until=time.time() + 1e-3, wanted=range(len(jobs)))))
-    (found,) = run_population(jobs, Scratch(files, "unit", wanted=[1]))
-    assert list(found) == [1]
+    (results,) = run_population(jobs, Scratch(files, "unit", wanted=[1]))
+    assert list(results) == [1]
     weights = Scratch(files, "unit").folder / "weights.npz"
     written = weights.stat().st_mtime_ns
     (again,) = run_population(jobs, Scratch(files, "unit", wanted=[1]))
     assert weights.stat().st_mtime_ns == written
     seconds = {name for name in again[1].rows[0] if name.endswith("_seconds")}
-    first, second = ({name: row[name] for name in row if name not in seconds} for row in (found[1].rows[0],
+    first, second = ({name: row[name] for name in row if name not in seconds} for row in (results[1].rows[0],
                      again[1].rows[0]))  # fmt: skip
     assert first == second
 

@@ -6,7 +6,7 @@ import pytest
 
 from studies.flatness.criterion import criterion_table
 from studies.flatness.figures import draw
-from studies.flatness.page import page
+from studies.flatness.report import page
 from studies.flatness.tables import MEASURES, PREDICTIONS, cell_table, joined, kendall_table
 from studies.flatness.tables import tables as without_criterion
 
@@ -51,9 +51,9 @@ def made_up(seed=0):
                             row |= {f"soft_rank_{kind}_{part}": 3 * rank, f"log_det_{kind}_{part}": rank}
                     rows.append(row)
                     if lr == 0.01:
-                        kept = {name: row[name] for name in ("architecture", "data", "samples", "decay", "batch_size",
-                                                             "lr")}  # fmt: skip
-                        rows.append({**kept, "part": "folds", "outcome": "finished", "cv_gap": gap, "cv_seconds": 1.0})
+                        names = ("architecture", "data", "samples", "decay", "batch_size", "lr")
+                        same = {name: row[name] for name in names}
+                        rows.append({**same, "part": "folds", "outcome": "finished", "cv_gap": gap, "cv_seconds": 1.0})
     return pd.DataFrame(rows)
 
 

@@ -28,8 +28,8 @@ def test_the_paper_scale_fits_the_device():
 
 
 def test_populations_stay_together():
-    found = all_units(LlcSettings(parts=("entropy", "cost"), entropy_seeds=27))
-    assert sorted(len(unit.keys) for unit in found) == [1] * 5 + [7, 7, 20, 20]
+    listed = all_units(LlcSettings(parts=("entropy", "cost"), entropy_seeds=27))
+    assert sorted(len(unit.keys) for unit in listed) == [1] * 5 + [7, 7, 20, 20]
 
 
 @pytest.mark.parametrize("decade", [2, 4, 7])

@@ -90,12 +90,12 @@ def test_parts_that_were_measured_are_not_measured_again(tmp_path, monkeypatch):
     land = bs.Landscape(ffnn([3, 4, 2]), "cross_entropy", blob())
     job = first("beyond", beyond_budget=0.1, beyond_sampler="sgld", beyond_chains=2, beyond_draws=20)
     subject = replace(cases.subject("text", "small", 0), gamma=1.0)
-    named, kept = pieces(land), tmp_path / "pieces.json"
+    named, file = pieces(land), tmp_path / "pieces.json"
     whole = beyond.parts(named, job, subject, tmp_path / "whole.json")
-    beyond.parts({"1 Linear": named["1 Linear"]}, job, subject, kept)  # cut off after the first
+    beyond.parts({"1 Linear": named["1 Linear"]}, job, subject, file)  # cut off after the first
     measured = []
     monkeypatch.setattr(beyond, "measured", lambda *given, old=beyond.measured: measured.append(given) or old(*given))
-    assert repr(beyond.parts(named, job, subject, kept)) == repr(whole)
+    assert repr(beyond.parts(named, job, subject, file)) == repr(whole)
     assert [given[0] for given in measured] == [named["3 Linear"]]
     assert [row["piece"] for row in whole] == list(named)
     assert all(row["llc_warnings"] for row in whole if row["llc_verdict"] != "ok")
@@ -113,15 +113,15 @@ def test_accuracy_of_a_perfect_network():
 
 def test_grokking_has_a_minimum():
     """Its loss is that of a regression, on indicators of the sums."""
-    found = cases.subject("grokking", "small", 0)
-    land = bs.Landscape(found.network, found.loss, found.data.train)
-    assert found.data.train[1].sum(1).unique().tolist() == [1.0]
+    case = cases.subject("grokking", "small", 0)
+    land = bs.Landscape(case.network, case.loss, case.data.train)
+    assert case.data.train[1].sum(1).unique().tolist() == [1.0]
     assert float(land.per_sample().mean()) == pytest.approx(0.5, abs=0.1)  # a network at its start says nothing yet
     run = train(
-        found.network, found.data.train, found.optimizer, loss=found.loss, epochs=300, batch_size=found.batch_size,
+        case.network, case.data.train, case.optimizer, loss=case.loss, epochs=300, batch_size=case.batch_size,
         progress=False,
     )  # fmt: skip
-    learned = bs.Landscape(run.model, found.loss, found.data.train)
+    learned = bs.Landscape(run.model, case.loss, case.data.train)
     assert accuracy(learned) == 1.0
     assert bs.operator_norm(learned, progress=False).value > 1.0
 
@@ -144,10 +144,10 @@ def test_figures_with_and_without_soft_ranks(rank):
     row = {"case": "text", "view": "weights", "piece": "read-out", "epoch": 1, "llc": 2.0, "llc_stderr": 0.1,
            "llc_verdict": "ok", "half_soft_rank": rank, "train_loss": 1.0, "validation_loss": 1.1,
            "train_accuracy": 0.6, "test_accuracy": 0.5}  # fmt: skip
-    told = {"λ̂"} | ({"½ soft rank"} if rank == 1.0 else set())
+    labels = {"λ̂"} | ({"½ soft rank"} if rank == 1.0 else set())
     for make in (figures.figure_training, figures.figure_parts):
         legend = make(pd.DataFrame([row])).axes[0].get_legend()
-        assert {text.get_text() for text in legend.get_texts()} == told
+        assert {text.get_text() for text in legend.get_texts()} == labels
 
 
 # ---------------------------------------------------------------------- atlas
@@ -200,9 +200,9 @@ def test_predictions_are_the_formulas():
 def test_cells_cover_every_pair():
     centre = atlas.Cell(1.0, 100.0, 0.1, 500, 64)
     job = replace(first("atlas"), batch_size=64, factors=(0.5, 1.0, 2.0), lengths=(100, 500))
-    found = set(atlas.cells(centre, job))
-    assert centre in found
-    assert len(found) == 1 + 3 * 2 + 1 + 3 * 4 + 3 * 2  # the centre, axes, and planes off the axes
+    listed = set(atlas.cells(centre, job))
+    assert centre in listed
+    assert len(listed) == 1 + 3 * 2 + 1 + 3 * 4 + 3 * 2  # the centre, axes, and planes off the axes
     other = set(atlas.cells(centre, replace(job, batch_size=8)))
     assert len(other) == 1 + 3 * 2 + 1
     assert {cell.batch_size for cell in other} == {8}
@@ -213,10 +213,10 @@ def test_cells_cover_every_pair():
 
 def test_a_ladder_finds_the_exact_curve(seed):
     job = replace(first("resolution"), case="quadratic", rungs=(10.0, 1000.0, 100_000.0))
-    found = ladder.subject(job)
+    prepared = ladder.subject(job)
     settings = Settings(sampler="hmc", budget=2.0, rtol=0.03, seed=seed)
-    for t, row in zip(job.rungs, ladder.descend(found.land, job.rungs, 1.0, settings), strict=True):
-        exact = found.exact(t, 1.0)
+    for t, row in zip(job.rungs, ladder.descend(prepared.land, job.rungs, 1.0, settings), strict=True):
+        exact = prepared.exact(t, 1.0)
         assert_within(row["llc"], exact, row["llc_stderr"], SAMPLED, bias=2e-3 * exact)
 
 

@@ -11,7 +11,7 @@ from basinscope.runs.restoring import restore
 from basinscope.runs.results import Results
 from basinscope.runs.settings import overrides, resolved
 from basinscope.runs.store import Store
-from studies.llc.page import page
+from studies.llc.report import page
 from studies.llc.study import STUDY
 from studies.llc.tables import comparisons, decades, maps, tables, targets
 
@@ -74,11 +74,11 @@ def test_cells_are_compared_with_the_reference_at_their_own_resolution():
         {**common, "kind": "cell", "gamma": 3.0, "nbeta": 10.0, "step_size": 1.0, "length": 50, "cell_batch": 8,
          "llc": 1.0, "llc_stderr": 0.1, "diverged": False, "lift": 50.0, "share": 1.0, "is_calibrated": False},
     ]  # fmt: skip
-    found = maps(pd.DataFrame(rows))
-    assert [row["bias"] for row in found[:1]] == [pytest.approx(0.2)]
-    assert found[0]["predicted"] == pytest.approx(0.9 * 1.1 - 1)
-    assert (found[1]["diverged"], found[1]["predicted"]) == (True, math.inf)
-    assert len(found) == 2  # nothing is known at γ = 3
+    compared = maps(pd.DataFrame(rows))
+    assert [row["bias"] for row in compared[:1]] == [pytest.approx(0.2)]
+    assert compared[0]["predicted"] == pytest.approx(0.9 * 1.1 - 1)
+    assert (compared[1]["diverged"], compared[1]["predicted"]) == (True, math.inf)
+    assert len(compared) == 2  # nothing is known at γ = 3
     failed = [row | ({"verdict": "failed", "llc": -3.0} if row["kind"] == "reference" else {}) for row in rows]
     assert all(math.isnan(row["bias"]) and math.isnan(row["predicted"]) for row in maps(pd.DataFrame(failed)))
 
@@ -102,15 +102,15 @@ def trained_twice():
 def test_entropy_against_sgd_at_the_end_and_at_equal_loss():
     rows = trained_twice()
     rows.loc[3, ["llc_paper", "llc_paper_verdict"]] = [1e9, "failed"]  # of SGD, at the end
-    found = {(row["moment"], row["measurement"]): row for row in comparisons(rows)}
-    end = found["end", "llc_paper"]
+    by_name = {(row["moment"], row["measurement"]): row for row in comparisons(rows)}
+    end = by_name["end", "llc_paper"]
     assert end["difference"] == pytest.approx(-40, abs=3)
     assert end["p"] < 1e-9
     assert end["seeds"] == 9
-    assert found["equal loss", "llc_paper"]["difference"] == pytest.approx(0, abs=1e-9)
-    losses = found["equal loss", "train_loss"]
+    assert by_name["equal loss", "llc_paper"]["difference"] == pytest.approx(0, abs=1e-9)
+    losses = by_name["equal loss", "train_loss"]
     assert losses["entropy_sgd"] == pytest.approx(losses["sgd"], rel=1e-9)
-    assert ("equal loss", "llc") not in found
+    assert ("equal loss", "llc") not in by_name
     judged = targets(tables(rows))
     assert judged["met"].tolist() == ["yes", "undecided", "for comparison"]
 

@@ -13,33 +13,33 @@ from studies.ngd_vs_sgd.measuring import PAPER_NBETA, full, paper_llcs, thinned
 def networks(count):
     x = torch.randn(60, 5, generator=torch.Generator().manual_seed(0))
     y = torch.arange(60) % 3
-    found = []
+    lands = []
     for seed in range(count):
         torch.manual_seed(seed)
-        found.append(bs.Landscape(ffnn([5, 4, 3]), "cross_entropy", (x, y)))
-    return found
+        lands.append(bs.Landscape(ffnn([5, 4, 3]), "cross_entropy", (x, y)))
+    return lands
 
 
 def test_one_network_gets_what_llc_gives_it():
     (land,) = networks(1)
-    (found,) = paper_llcs([land], draws=64, gamma=100.0, seed=3)
+    (estimates,) = paper_llcs([land], draws=64, gamma=100.0, seed=3)
     alone = bs.llc(
         land, sampler="sgld", nbeta=PAPER_NBETA, gamma=100.0, chains=2, draws=64, step_size=1e-4, batch_size=60,
         burn_in=0.0, seed=3, progress=False,
     )  # fmt: skip
-    assert found["llc_paper"].value == pytest.approx(alone.value, rel=1e-6)
-    assert found["wbic_paper"].value == pytest.approx(
+    assert estimates["llc_paper"].value == pytest.approx(alone.value, rel=1e-6)
+    assert estimates["wbic_paper"].value == pytest.approx(
         60 * (alone.diagnostics["loss"] + alone.value / PAPER_NBETA), rel=1e-6
     )
 
 
 def test_on_a_quadratic_basin_sampling_and_both_soft_ranks_are_the_closed_form(seed):
     land = basin(4, 10.0, 300, seed=0)
-    found = full(land, gamma=1.0, sampler="hmc", chains=4, budget=5.0, rtol=0.02, seed=seed)
+    estimates = full(land, gamma=1.0, sampler="hmc", chains=4, budget=5.0, rtol=0.02, seed=seed)
     values = np.geomspace(10, 1, 4)
     for name, nbeta in (("half_soft_rank", 300 / np.log(300)), ("half_soft_rank_paper", PAPER_NBETA)):
-        assert found[name] == pytest.approx((nbeta * values / (nbeta * values + 1)).sum() / 2, rel=1e-6)
-    assert_within(found["llc"].value, found["half_soft_rank"], found["llc"].stderr, SAMPLED)
+        assert estimates[name] == pytest.approx((nbeta * values / (nbeta * values + 1)).sum() / 2, rel=1e-6)
+    assert_within(estimates["llc"].value, estimates["half_soft_rank"], estimates["llc"].stderr, SAMPLED)
 
 
 def test_convolutional_networks_are_thinned(monkeypatch):

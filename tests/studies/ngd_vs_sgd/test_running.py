@@ -110,8 +110,8 @@ def test_weights_that_are_kept_are_those_of_the_rows():
             if row["moment"] == "training":
                 continue
             net, start = seeded_network(job), f"{row['moment']}."
-            own = {name.removeprefix(start): array for name, array in result.arrays.items() if name.startswith(start)}
-            net.load_state_dict(own)
+            state = {name.removeprefix(start): array for name, array in result.arrays.items() if name.startswith(start)}
+            net.load_state_dict(state)
             images, labels = data_of(job).train
             loss = torch.nn.functional.cross_entropy(net(images), labels)
             assert loss.item() == pytest.approx(row["train_loss"], rel=1e-5)
@@ -146,10 +146,11 @@ def test_matching_takes_the_moment_nearest_to_where_the_slower_twin_ended():
 
 
 def test_the_paper_scale_is_what_the_authors_did():
-    found = NgdVsSgdSettings()
-    assert (found.size_alpha, found.alpha, found.epsilon, found.lr, found.batch_size) == (1e-2, 1e-1, 1e-10, 1e-2, 128)
-    assert (found.momentum, found.epochs, found.seeds, found.draws, found.gamma) == (0.9, 20, 30, 1000, 100.0)
-    jobs, plans = list(STUDY.jobs(found)), planned(STUDY, found)
+    settings = NgdVsSgdSettings()
+    assert (settings.size_alpha, settings.alpha, settings.epsilon) == (1e-2, 1e-1, 1e-10)
+    assert (settings.lr, settings.batch_size, settings.momentum) == (1e-2, 128, 0.9)
+    assert (settings.epochs, settings.seeds, settings.draws, settings.gamma) == (20, 30, 1000, 100.0)
+    jobs, plans = list(STUDY.jobs(settings)), planned(STUDY, settings)
     assert max(unit.cost for unit in units(STUDY, plans, lambda key: False)) < 300
     assert {job.network for job in jobs if job.part == "sizes"} == {"1x64", "1x128", "1x256", "2x64", "2x128", "2x256"}
     assert replace(jobs[5], seed=6) in jobs

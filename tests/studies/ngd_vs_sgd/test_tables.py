@@ -4,7 +4,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from studies.ngd_vs_sgd.tables import at_equal_loss, claims, compared, corrected, sound, tables
+from studies.ngd_vs_sgd.claims import claims
+from studies.ngd_vs_sgd.tables import at_equal_loss, compared, corrected, sound, tables
 
 
 def sizes(shift, seeds=6):
@@ -51,23 +52,24 @@ def test_depths_are_judged_apart():
 
 
 def test_equal_loss_takes_the_end_of_the_slower_twin():
-    kept = at_equal_loss(sizes(0.0, seeds=2))
-    assert sorted(set(zip(kept["optimizer"], kept["moment"], strict=True))) == [("online", "end"), ("sgd", "matched")]
+    chosen = at_equal_loss(sizes(0.0, seeds=2))
+    moments = set(zip(chosen["optimizer"], chosen["moment"], strict=True))
+    assert moments == {("online", "end"), ("sgd", "matched")}
 
 
 def test_failed_estimates_are_no_measurements():
     table = pd.DataFrame({"llc": [1.0, -3.0], "llc_verdict": ["doubtful", "failed"], "other": [1.0, 2.0]})
-    found = sound(table)
-    assert found["llc"].notna().tolist() == [True, False]
-    assert found["other"].tolist() == [1.0, 2.0]
+    measured = sound(table)
+    assert measured["llc"].notna().tolist() == [True, False]
+    assert measured["other"].tolist() == [1.0, 2.0]
 
 
 def test_too_few_seeds_give_means_and_no_test():
-    found = compared([3.0, math.nan], [1.0])
-    assert (found["difference"], found["ngd_seeds"]) == (2.0, 1)
-    assert "p" not in found
-    assert corrected([found]) == [found]
-    assert math.isnan(found["ngd_stderr"])
+    comparison = compared([3.0, math.nan], [1.0])
+    assert (comparison["difference"], comparison["ngd_seeds"]) == (2.0, 1)
+    assert "p" not in comparison
+    assert corrected([comparison]) == [comparison]
+    assert math.isnan(comparison["ngd_stderr"])
     alone = compared([math.nan, 3.0], [], [0.1, 0.2], [])
     assert (alone["ngd"], alone["ngd_stderr"]) == (3.0, 0.2)
     assert math.isnan(alone["sgd"])
@@ -111,9 +113,9 @@ def test_branches_are_measured_from_the_end_of_their_trunk():
         rows.append({**case, "run": "sgd@0.1", "epoch": 2.0, "llc_paper": 5.0 + 0.01 * seed, "train_loss": 0.9})
         rows.append({**case, "run": "online@0.1", "epoch": 2.0, "llc_paper": 8.0 + 0.01 * seed, "train_loss": 0.8})
     made = tables(pd.DataFrame(rows))
-    found = made["branches"].set_index(["measurement", "run"])
-    assert found.loc[("llc_paper", "sgd@0.1"), "rise"] == pytest.approx(0.01)
-    assert found.loc[("llc_paper", "online@0.1"), "ahead"] == pytest.approx(3.0)
+    table = made["branches"].set_index(["measurement", "run"])
+    assert table.loc[("llc_paper", "sgd@0.1"), "rise"] == pytest.approx(0.01)
+    assert table.loc[("llc_paper", "online@0.1"), "ahead"] == pytest.approx(3.0)
     assert claims(made)["holds"].tolist() == ["yes"]
 
 
@@ -121,8 +123,8 @@ def test_the_papers_value_at_the_end_is_the_mean_of_the_last_two_epochs():
     rows = []
     for seed in range(3):
         for optimizer, start in (("sgd", 4.0), ("online", 8.0)):
-            own = trajectory("sizes", optimizer, seed, train_loss=[2.0, 1.0, 0.5], llc_paper=[0, start, start + 2])
-            own[-1]["moment"] = "end"
-            rows += own
+            run = trajectory("sizes", optimizer, seed, train_loss=[2.0, 1.0, 0.5], llc_paper=[0, start, start + 2])
+            run[-1]["moment"] = "end"
+            rows += run
     (row,) = tables(pd.DataFrame(rows))["sizes"].to_dict("records")
     assert (row["sgd"], row["ngd"]) == (5.0, 9.0)

@@ -7,12 +7,17 @@ import pytest
 import torch
 
 import basinscope as bs
-from studies.wbic_selection.scoring import bayes_error, candidate, fitted, gradients, maximum, sums
-from studies.wbic_selection.tempering import tempered
+from studies.wbic_selection import mixtures
+from studies.wbic_selection.mixtures import MixtureTruth
+from studies.wbic_selection.quadrature import integrated
+from studies.wbic_selection.scoring import bayes_error, fitted, gradients, maximum, posteriors, row
+from studies.wbic_selection.sums import sums
 from studies.wbic_selection.truths import TRUTHS
 
+REGRESSIONS = [name for name, truth in TRUTHS.items() if not isinstance(truth, MixtureTruth)]
 
-@pytest.mark.parametrize("name", TRUTHS)
+
+@pytest.mark.parametrize("name", REGRESSIONS)
 def test_gradients_are_differences(name, seed):
     truth, rng = TRUTHS[name], np.random.default_rng(seed)
     candidates, outputs = truth.candidates, truth.values.shape[1]
@@ -30,12 +35,12 @@ def test_gradients_are_differences(name, seed):
     assert candidates.parameters(2, outputs) == len(point)
 
 
-@pytest.mark.parametrize("name", TRUTHS)
+@pytest.mark.parametrize("name", REGRESSIONS)
 def test_the_fit_is_a_minimum(name):
     truth = TRUTHS[name]
     at, y = truth.draw(100, 1)
     data = sums(truth, at, y, 1.0)
-    (rung,) = tempered(truth.candidates, 2, data, (1.0,), 50, np.random.default_rng(0))
+    *_, (_, rung) = posteriors(truth.candidates, 2, data, 50, 1, [0])
     node, outer = fitted(truth.candidates, 2, data, rung.posterior)
     x = truth.places[at]
     residual = truth.candidates.features(node[None], x)[0] @ outer - y
@@ -49,7 +54,7 @@ def test_the_fit_is_a_minimum(name):
 def test_criteria_of_a_polynomial_are_those_of_the_library():
     truth = TRUTHS["regular"]
     at, y = truth.draw(80, 2)
-    own = candidate(truth, 3, 80, 1.0, 1, 1, 2)
+    own = row(truth, 3, 80, 1.0, 0, 0, 2)
     phi = truth.candidates.features(np.zeros((1, 3, 0)), truth.places[at])[0]
     net = torch.nn.Linear(3, 1, bias=False).double()
     weights = np.linalg.solve(phi.T @ phi + np.eye(3), phi.T @ y)
@@ -69,7 +74,7 @@ def test_the_error_of_a_normal_prediction_is_its_divergence():
     truth = TRUTHS["regular"]
     at, y = truth.draw(40, 3)
     data = sums(truth, at, y, 1.0)
-    (rung,) = tempered(truth.candidates, 3, data, (1.0,), 1, np.random.default_rng(0))
+    (rung,) = integrated(truth.candidates, 3, data, (1.0,), 0.0)
     phi = truth.candidates.features(np.zeros((1, 3, 0)), truth.places)[0]
     covariance = np.linalg.inv((phi.T * data.counts) @ phi + np.eye(3))
     mean = phi @ covariance @ phi.T @ data.totals
@@ -79,7 +84,7 @@ def test_the_error_of_a_normal_prediction_is_its_divergence():
 
 
 def test_true_sizes_hold_the_truth_and_smaller_ones_do_not():
-    for truth in TRUTHS.values():
+    for truth in map(TRUTHS.get, REGRESSIONS):
         if truth.candidates.inner != 1 and truth.size is not None:
             phi = (
                 truth.candidates.features(np.zeros((1, truth.size, 0)), truth.places)[0]
@@ -89,3 +94,31 @@ def test_true_sizes_hold_the_truth_and_smaller_ones_do_not():
             for columns, exact in ((truth.size, True), (truth.size - 1, False)):
                 rest = truth.values - phi[:, :columns] @ np.linalg.lstsq(phi[:, :columns], truth.values, rcond=None)[0]
                 assert (abs(rest).max() < 1e-9) == exact
+
+
+def test_mixtures_are_probabilities_and_scores_their_slopes(seed):
+    rng = np.random.default_rng(seed)
+    w = rng.normal(size=(2, 3))
+    own = mixtures.log_probabilities(w[None])[0]
+    assert np.exp(own).sum() == pytest.approx(1)
+    weights = np.exp(w[0]) / np.exp(w[0]).sum()
+    assert np.exp(own) == pytest.approx(MixtureTruth("", tuple(weights), tuple(w[1])).probabilities)
+    steps = 1e-6 * np.eye(6).reshape(6, 2, 3)
+    expected = (mixtures.log_probabilities(w + steps) - mixtures.log_probabilities(w - steps)).T / 2e-6
+    assert mixtures.scores(w) == pytest.approx(expected, abs=1e-7)
+
+
+def test_criteria_of_a_known_mixture():
+    # Particles that all are the truth: no variance, no error, and both losses are that of the truth.
+    truth = TRUTHS["singular-mixture"]
+    counts = truth.draw(60, 0)
+    w = np.array([np.log(truth.weights), truth.means])
+    own = mixtures.predictive(truth, np.stack([w, w]), counts)
+    loss = -counts @ np.log(truth.probabilities)
+    assert own == pytest.approx({"waic": loss, "loo": loss, "error": 0.0}, abs=1e-9)
+    best = mixtures.fitted(2, counts, 1.0, np.stack([w, w]))
+    slope = best - (mixtures.scores(best).T @ counts).reshape(2, 2)
+    assert abs(slope).max() < 1e-3
+    fit = mixtures.maximum(2, best, counts, 1.0)
+    assert fit["bic"] - fit["aic"] == pytest.approx(1.5 * math.log(60) - 3)
+    assert 0 < fit["tic"] - fit["aic"] + 3 < 4

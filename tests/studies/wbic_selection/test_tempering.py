@@ -1,4 +1,4 @@
-"""Evidence and mean losses down the ladder, beside quadrature."""
+"""Evidence and mean losses of lattices and of the ladder, beside quadrature by other rules."""
 
 import math
 from dataclasses import replace
@@ -10,44 +10,47 @@ from scipy.special import logsumexp
 from chance import assert_within
 from studies.learning_curves import rules
 from studies.learning_curves.cases import _upper
-from studies.wbic_selection.tempering import Sums, tempered
+from studies.wbic_selection import mixtures
+from studies.wbic_selection.quadrature import SHIFTS, integrated, lattice
+from studies.wbic_selection.ranks import sampled
+from studies.wbic_selection.scoring import posteriors
+from studies.wbic_selection.sums import Sums
+from studies.wbic_selection.tempering import tempered
 from studies.wbic_selection.truths import RANKS, TANH
 
 REPEATS = 8
 BETAS = (0.3, 1.0)
 
 
-def sampled(candidates, data, seed):
-    """log evidence and mean loss of independent samplers at both temperatures."""
-    every = [tempered(candidates, 2, data, BETAS, 400, np.random.default_rng([seed, each])) for each in range(REPEATS)]
-    return np.array([[(rung.log_evidence, rung.mean_loss) for rung in run] for run in every])
-
-
-def integrated(candidates, data, rule, nodes, beta):
+def by_rule(candidates, data, rule, nodes, beta):
+    """log evidence and mean loss over the nodes of a rule for learning curves."""
     given = data.at(candidates, nodes, beta)
     log_joint = rule.log_prior + given.log_evidence
     log_evidence = logsumexp(log_joint)
     return log_evidence, np.exp(log_joint - log_evidence) @ given.mean_loss
 
 
-def compare(candidates, data, nodes_of, rule_of, seed):
-    found, n = sampled(candidates, data, seed), int(data.counts.sum())
-    for number, beta in enumerate(BETAS):
-        rule = rule_of(n * beta, beta)
-        evidence, loss = integrated(candidates, data, rule, nodes_of(rule), beta)
-        ours = found[:, number]
-        spread = ours.std(axis=0, ddof=1) / math.sqrt(REPEATS)
-        assert (spread < [0.2, 0.5]).all()
-        assert_within(ours.mean(axis=0), [evidence, loss], spread, freedom=REPEATS - 1, bias=0.02)
-
-
-@pytest.mark.slow
-def test_metropolis_moves_of_tanh_units(seed):
+def test_lattices_of_tanh_units_are_quadratures(seed):
     rng = np.random.default_rng(seed)
     x = np.linspace(-2, 2, 10)[:, None]
     totals = 5 * np.tanh(1.5 * x) + math.sqrt(5) * rng.normal(size=(10, 1))
     data = Sums(x, np.full(10, 5.0), totals, float((totals**2).sum() / 5 + 40), 1.0)
-    compare(TANH, data, lambda rule: rule.nodes[:, :, None], rules.tanh, seed)
+    both = [integrated(TANH, 2, data, BETAS, shift) for shift in SHIFTS]
+    for number, beta in enumerate(BETAS):
+        rule = rules.tanh(50 * beta, beta)
+        expected = by_rule(TANH, data, rule, rule.nodes[:, :, None], beta)
+        for rungs in both:
+            own = rungs[number]
+            assert (own.log_evidence, own.mean_loss) == pytest.approx(expected, abs=1e-4)
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 4])
+@pytest.mark.parametrize("shift", SHIFTS)
+def test_lattices_integrate_the_prior(size, shift):
+    points, sets, log_weights = lattice(size, shift)
+    squares = (points[sets] ** 2).sum(1)
+    assert np.exp(log_weights).sum() == pytest.approx(1, abs=1e-5)
+    assert np.exp(log_weights) @ squares == pytest.approx(size, abs=1e-3)
 
 
 @pytest.mark.slow
@@ -55,5 +58,46 @@ def test_gibbs_moves_of_ranks(seed):
     rng = np.random.default_rng(seed)
     x = rng.normal(size=(60, 2))
     y = x[:, :1] * np.eye(1, 4) + rng.normal(size=(60, 4))
-    data = Sums(x, np.ones(60), y, float((y**2).sum()), 1.0)
-    compare(replace(RANKS, inner=2), data, lambda rule: _upper(rule.nodes), rules.rank, seed)
+    data, candidates = Sums(x, np.ones(60), y, float((y**2).sum()), 1.0), replace(RANKS, inner=2)
+    every = [sampled(candidates, 2, data, BETAS, 400, np.random.default_rng([seed, each])) for each in range(REPEATS)]
+    for number, beta in enumerate(BETAS):
+        rule = rules.rank(60 * beta, beta)
+        expected = by_rule(candidates, data, rule, _upper(rule.nodes), beta)
+        ours = np.array([(run[number].log_evidence, run[number].mean_loss) for run in every])
+        _near(ours, expected)
+
+
+@pytest.mark.slow
+def test_metropolis_moves_of_mixtures(seed):
+    # Two components: a trapezoidal sum over the difference of the u_k and both means.
+    truth = mixtures.MixtureTruth("", (0.6, 0.4), (-0.35, 0.5))
+    counts = truth.draw(30, 1)
+    u = np.linspace(-6, 6, 49) * math.sqrt(2)
+    c = np.linspace(-4.5, 4.5, 91)
+    grid = [each.ravel() for each in np.meshgrid(u, c, c, indexing="ij")]
+    w = np.stack([np.stack([grid[0] / 2, -grid[0] / 2], 1), np.stack(grid[1:], 1)], 1)
+    log_prior = -0.25 * grid[0] ** 2 - 0.5 * (grid[1] ** 2 + grid[2] ** 2)
+    own = mixtures.log_probabilities(w) @ counts
+    every = []
+    for number in range(REPEATS):
+        rng = np.random.default_rng([seed, number])
+        samples = tempered(mixtures.Mixture(2, counts, 1.0), BETAS, 400, rng)
+        every.append([(sample.log_evidence, mixtures.mean_loss(sample, counts)) for sample in samples])
+    for number, beta in enumerate(BETAS):
+        log_joint = log_prior + beta * own
+        evidence = logsumexp(log_joint) - logsumexp(log_prior)
+        weights = np.exp(log_joint - logsumexp(log_joint))
+        _near(np.array(every)[:, number], (evidence, -weights @ own))
+
+
+def _near(ours, expected):
+    spread = ours.std(axis=0, ddof=1) / math.sqrt(REPEATS)
+    assert (spread < [0.2, 0.5]).all()
+    assert_within(ours.mean(axis=0), expected, spread, freedom=REPEATS - 1, bias=0.02)
+
+
+def test_only_ranks_are_sampled():
+    data = Sums(np.ones((1, 1)), np.full(1, 20.0), np.ones((1, 1)), 20.0, 1.0)
+    both = list(posteriors(TANH, 1, data, 0, 0, [0]))
+    assert [len(rungs) for rungs in both] == [2, 2]
+    assert both[0][1].mean_loss == pytest.approx(both[1][1].mean_loss, abs=1e-6)

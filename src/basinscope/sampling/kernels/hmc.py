@@ -51,6 +51,9 @@ class HMC:
     multiple of the path length; one transition in four takes a step smaller by up to 10^1.5, which reaches into
     valleys narrower than the typical one, where the usual step would always be rejected.
 
+    One leapfrog step of √ε that is not `jittered` is the Metropolis-adjusted Langevin algorithm (Roberts and Tweedie
+    1996): a proposal z' = z − (ε/2)∇U + √ε ξ, best accepted at 0.574 in high dimension.
+
     `forces` gives the gradient alone, for the steps inside the path, where no energy is needed. It may be another one
     than `evaluate` returns, as long as it depends on nothing but the position: paths then lead back as they came.
 
@@ -66,6 +69,7 @@ class HMC:
     forces: Callable[[Tensor], Tensor]
     drift_first: bool = False
     integrator: Integrator = LEAPFROG
+    jittered: bool = True
 
     @property
     def gradients(self) -> int:
@@ -78,7 +82,9 @@ class HMC:
 
     def step(self, state: Point, evaluate: Evaluate, random: Random) -> tuple[Point, Draw]:
         momentum = random.normal(state.position)
-        h = column(self.step_size, state.position) * _wobble(random, state.position[:, :1])
+        h = column(self.step_size, state.position)
+        if self.jittered:
+            h = h * _wobble(random, state.position[:, :1])
         kinetic = squared_norm(momentum)
         position, momentum, there = self.path(state.position, momentum, h, state.gradient, evaluate)
         new = Point(position, *there, self.energy(there))

@@ -29,7 +29,7 @@ class LeimkuhlerMatthews:
 
         p ← p − h∇U,    p' = c p + √(1 − c²) ξ,    z' = z + (h/2)(p + p')
 
-    These are the BAOAB steps of underdamped dynamics with friction −log(c)/h. Where nothing pushes, positions spread
+    These are the BAOAB steps h of underdamped dynamics with friction −log(c)/h. Where nothing pushes, positions spread
     as those of ε_c = ε(1 + c)/(1 − c) without persistence do, and gradient noise biases them as it would with ε_c; but
     they are stable, and exact on a quadratic, wherever those of ε are.
     """

@@ -1,4 +1,4 @@
-"""The accept-or-reject step that makes MALA and HMC exact."""
+"""The accept-or-reject step that makes HMC exact."""
 
 from __future__ import annotations
 

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from .updates import Layout, MemberRows
+from .updates import Layout, MemberRows, Update
 
 
 @dataclass(frozen=True)
-class EntropySGD:
+class EntropySGD(Update):
     """`optim.EntropySGD` on stacked parameters; a step of the population is one Langevin step of its inner loop.
 
     Every `inner_steps` steps a member's weights move by its learning rate from the centre towards the mean of the inner
@@ -30,10 +30,6 @@ class EntropySGD:
     noise: float = 1e-4
     averaging: float = 0.75
     momentum: float = 0.0
-
-    @property
-    def capturable(self) -> bool:
-        return True
 
     def start(self, points: Tensor, layout: Layout, order: Sequence[int]) -> dict[str, Tensor]:
         slots = {"centre": points.clone(), "mean": points.clone()}

@@ -27,11 +27,7 @@ class Generic:
         self.places = torch.arange(land.dimension, device=land.device)
         self._categorical = land.loss.family == "categorical"
         self.sample_bytes = 2 * activation_bytes(land)  # as much again passes through the backward pass
-
-    @property
-    def tile_bytes(self) -> int:
-        """vmap costs the same for few members as for many: as many as possible."""
-        return DEFAULT_MEMORY
+        self.tile_bytes = DEFAULT_MEMORY  # vmap costs the same for few members as for many: as many as possible
 
     def pool(self, samples: Samples) -> tuple[Tree, Tree]:
         """The samples as they are."""

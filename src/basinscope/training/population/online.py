@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -14,11 +15,11 @@ from ...optim import OnlineNGD as OfOneNetwork
 from ...optim.axes import Axes, AxisSettings, axes_of, rank_of_axis
 from ...optim.lowrank import LowRank
 from ...optim.natural import WARMUP_STEPS
-from .updates import Layout, MemberRows
+from .updates import Layout, MemberRows, Update
 
 
 @dataclass(frozen=True)
-class OnlineNGD:
+class OnlineNGD(Update):
     """`basinscope.optim.OnlineNGD` for every member, with the member's own learning rate and weight decay.
 
     α and ε are numbers, or tuples with one for each member. The state is a low-rank matrix per axis of each gradient
@@ -29,6 +30,8 @@ class OnlineNGD:
         >>> OnlineNGD(alpha=0.1).update_period
         4
     """
+
+    capturable: ClassVar[bool] = False
 
     alpha: float | tuple[float, ...] = 0.1
     epsilon: float | tuple[float, ...] = 1e-10
@@ -46,10 +49,6 @@ class OnlineNGD:
         for alpha in set(_values(self.alpha)):
             for epsilon in set(_values(self.epsilon)):  # the optimizer's checks are ours
                 OfOneNetwork([nn.Parameter(torch.zeros(2, 2))], **{**asdict(self), "alpha": alpha, "epsilon": epsilon})
-
-    @property
-    def capturable(self) -> bool:
-        return False
 
     def start(self, points: Tensor, layout: Layout, order: Sequence[int]) -> dict[str, Tensor]:
         slots = {"velocity": torch.zeros_like(points)} if self.momentum else {}
@@ -89,10 +88,7 @@ class OnlineNGD:
         directions = rows.cache["axes"].directions(gradients, [settings] * len(shapes), [renewed] * len(shapes), first)
         move = torch.zeros_like(rows.gradient)
         move[:, rows.layout.places] = torch.cat([direction.flatten(1) for direction in directions], dim=1)
-        if self.momentum:
-            velocity = rows.slots["velocity"].mul_(self.momentum).add_(move)
-            move = move.add_(velocity, alpha=self.momentum) if self.nesterov else velocity
-        rows.points.addcmul_(move, rows.rate, value=-1)
+        rows.descend(move, self.momentum, self.nesterov)
 
 
 def _values(setting: float | tuple[float, ...]) -> tuple[float, ...]:

@@ -20,18 +20,16 @@ class Program(Protocol):
 
     A row is `template` with the network's parameters, in the landscape's order, at `places`; everything else in it is
     constant.
+
+    Attributes:
+        sample_bytes: memory that one sample of one member takes on its way forward and back.
+        tile_bytes: memory to use at once on a CPU, where no bound is given: what is fast.
     """
 
     template: Tensor
     places: Tensor
-
-    @property
-    def sample_bytes(self) -> int:
-        """Memory that one sample of one member takes on its way forward and back."""
-
-    @property
-    def tile_bytes(self) -> int:
-        """Memory to use at once on a CPU, where no bound is given: what is fast."""
+    sample_bytes: int
+    tile_bytes: int
 
     def pool(self, samples: Samples) -> tuple[Tree, Tree]:
         """Inputs and targets laid out as `gradient` and `evaluate` read them."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -347,7 +347,7 @@ class Population:
                 "dtype": str(self._land.dtype),
                 "program": type(self._program).__name__,
                 "loss": [self._land.loss.name, self._land.loss.variance],
-                "optimizer": [type(self._update).__name__, _settings(self._update)],
+                "optimizer": [type(self._update).__name__, vars(self._update)],
                 "members": [
                     [member.seed, member.lr, member.weight_decay, member.batch_size, digest[:16]]
                     for member, digest in zip(self.members, self._subsets.digests, strict=True)
@@ -355,7 +355,3 @@ class Population:
                 "data": self._land.samples.digest(),
             }
         return self._description
-
-
-def _settings(update: Any) -> dict[str, Any]:
-    return asdict(update)

@@ -32,17 +32,9 @@ class Stacked:
         # what a Gaussian loss adds to the square: its value where the residual is zero
         self._constant = 0.0 if self._categorical else float(land.loss.per_sample(zero, zero))
         self._minus_one = torch.full((), -1.0, dtype=land.dtype, device=land.device)
-
-    @property
-    def sample_bytes(self) -> int:
-        """Memory that one sample of one member takes on its way forward and back."""
-        elements = self._layers[0].inputs.total + sum(2 * layer.outputs.total for layer in self._layers)
-        return elements * self.template.element_size()
-
-    @property
-    def tile_bytes(self) -> int:
-        """Bytes that stay in the cache of a processor core."""
-        return 2**22
+        elements = plan.layers[0].inputs.total + sum(2 * layer.outputs.total for layer in plan.layers)
+        self.sample_bytes = elements * self.template.element_size()
+        self.tile_bytes = 2**22  # stays in the cache of a processor core
 
     def pool(self, samples: Samples) -> tuple[Tensor, Tensor]:
         """Inputs and targets laid out as the layers read them, one row a sample."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -44,26 +44,38 @@ class MemberRows:
     layout: Layout
     cache: dict[str, Any]
 
+    def descend(self, move: Tensor, momentum: float, nesterov: bool) -> None:
+        """θ ← θ − lr v with v ← μ v + move; with `nesterov` along move + μ v instead."""
+        if momentum:
+            velocity = self.slots["velocity"].mul_(momentum).add_(move)
+            move = move.add_(velocity, alpha=momentum) if nesterov else velocity
+        self.points.addcmul_(move, self.rate, value=-1)
 
-class Update(Protocol):
-    """An optimizer on stacked parameters."""
 
-    @property
-    def capturable(self) -> bool:
-        """Whether a step never waits for the device, so that a CUDA graph can hold it."""
+class Update:
+    """An optimizer on stacked parameters.
+
+    Attributes:
+        capturable: whether a step never waits for the device, so that a CUDA graph can hold it.
+    """
+
+    capturable: ClassVar[bool] = True
 
     def start(self, points: Tensor, layout: Layout, order: Sequence[int]) -> dict[str, Tensor]:
         """The state before the first step, each tensor with a leading axis; row r is member order[r]."""
+        raise NotImplementedError
 
     def factors(self, steps: Tensor, dtype: torch.dtype) -> tuple[Sequence[Any] | Tensor, ...]:
         """The numbers that depend on the step alone, for each of `steps` (1, 2, …), float64."""
+        return ()
 
     def apply(self, rows: MemberRows) -> None:
         """Take a step in place."""
+        raise NotImplementedError
 
 
 @dataclass(frozen=True)
-class Adam:
+class Adam(Update):
     """Adam with coupled L2: g ← g + w θ, m and v its moments, θ ← θ − lr m̂ / (√v̂ + ε).
 
     Equal to `torch.optim.Adam` with the same settings, up to rounding. With `cosine` = T steps, step t = 1, 2, … takes
@@ -83,10 +95,6 @@ class Adam:
         whole("cosine", self.cosine, least=0)
         if len(self.betas) != 2 or not all(0 <= beta < 1 for beta in self.betas):
             raise InputError(f"betas must be two numbers in [0, 1), got {self.betas!r}")
-
-    @property
-    def capturable(self) -> bool:
-        return True
 
     def start(self, points: Tensor, layout: Layout, order: Sequence[int]) -> dict[str, Tensor]:
         return {"first": torch.zeros_like(points), "second": torch.zeros_like(points)}
@@ -115,7 +123,7 @@ class Adam:
 
 
 @dataclass(frozen=True)
-class SGD:
+class SGD(Update):
     """Gradient descent with coupled L2 and momentum: b ← μ b + g + w θ, θ ← θ − lr b, as `torch.optim.SGD`.
 
     With `nesterov` the step is along g + w θ + μ b instead.
@@ -134,22 +142,11 @@ class SGD:
         if self.nesterov and not self.momentum:
             raise InputError("nesterov needs a momentum above 0, got 0 — give momentum=0.9, say")
 
-    @property
-    def capturable(self) -> bool:
-        return True
-
     def start(self, points: Tensor, layout: Layout, order: Sequence[int]) -> dict[str, Tensor]:
         return {"velocity": torch.zeros_like(points)} if self.momentum else {}
 
-    def factors(self, steps: Tensor, dtype: torch.dtype) -> tuple[Tensor, ...]:
-        return ()
-
     def apply(self, rows: MemberRows) -> None:
-        move = rows.gradient.addcmul_(rows.points, rows.decay)
-        if self.momentum:
-            velocity = rows.slots["velocity"].mul_(self.momentum).add_(move)
-            move = move.add_(velocity, alpha=self.momentum) if self.nesterov else velocity
-        rows.points.addcmul_(move, rows.rate, value=-1)
+        rows.descend(rows.gradient.addcmul_(rows.points, rows.decay), self.momentum, self.nesterov)
 
 
 def update_of(optimizer: str | Update) -> Update:
@@ -158,7 +155,7 @@ def update_of(optimizer: str | Update) -> Update:
         if optimizer not in ("adam", "sgd"):
             raise InputError(f"optimizer must be 'adam', 'sgd', Adam, SGD or OnlineNGD, got {optimizer!r}")
         return Adam() if optimizer == "adam" else SGD()
-    if not hasattr(optimizer, "start") or not hasattr(optimizer, "apply"):
+    if not isinstance(optimizer, Update):
         raise InputError(
             f"optimizer must be 'adam', 'sgd', or an Adam, SGD or OnlineNGD of basinscope.training.population, got "
             f"{type(optimizer).__name__}"

@@ -1,18 +1,11 @@
 """Data sets: real ones by name, checked by hash, and synthetic ones made from a seed."""
 
-from .catalogue import names as names
-from .fetching import fetch as fetch
-from .loading import load as load
-from .sets import DataSet as DataSet
-from .shrinking import shrink as shrink
-from .synthetic import deep_linear as deep_linear
-from .synthetic import mixture as mixture
-from .synthetic import modular_addition as modular_addition
-from .synthetic import reduced_rank as reduced_rank
-from .text import characters as characters
-from .text import decode as decode
-from .text import story as story
-from .views import seven_by_seven as seven_by_seven
+from .catalogue import names
+from .fetching import fetch
+from .loading import load, seven_by_seven, shrink
+from .sets import DataSet
+from .synthetic import deep_linear, mixture, modular_addition, reduced_rank
+from .text import characters, decode, story
 
 __all__ = [
     "DataSet",

@@ -1,18 +1,21 @@
-"""Load a real data set by name."""
+"""Load a real data set by name: whole, or as its 7 × 7 view, which may stand in a file of its own."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from ...errors import BasinscopeError, InputError
-from .catalogue import Source, data_folder, missing, names, small_file, source_of, verified
+from ...files import whole_file
+from .catalogue import SOURCES, Source, data_folder, missing, names, small_file, source_of, verified
 from .formats import read_cifar, read_idx, read_npz, read_svhn
 from .sets import DataSet, Pair
-from .views import seven_by_seven
 
 VIEWS = ("full", "7x7")
 
@@ -89,14 +92,7 @@ def _small(place: Path, source: Source) -> tuple[Pair, Pair] | None:
 
 
 def _idx(place: Path, source: Source) -> tuple[Pair, Pair]:
-    arrays: list[Tensor] = []
-    for file in source.files:
-        path = place / file.name
-        if not path.is_file():
-            raise missing(source, path)
-        verified(source, path)
-        arrays.append(read_idx(path))
-    images, labels, test_images, test_labels = arrays
+    images, labels, test_images, test_labels = map(read_idx, _verified_files(place, source))
     return (images[:, None], labels.long()), (test_images[:, None], test_labels.long())
 
 
@@ -108,13 +104,18 @@ def _cifar(place: Path, source: Source) -> tuple[Pair, Pair]:
 
 
 def _svhn(place: Path, source: Source) -> tuple[Pair, Pair]:
-    paths = [place / file.name for file in source.files]
-    for path in paths:
+    train, test = map(read_svhn, _verified_files(place, source))
+    return train, test
+
+
+def _verified_files(place: Path, source: Source) -> Iterator[Path]:
+    """The files of a data set, each of them there and whole."""
+    for file in source.files:
+        path = place / file.name
         if not path.is_file():
             raise missing(source, path)
         verified(source, path)
-    train, test = (read_svhn(path) for path in paths)
-    return train, test
+        yield path
 
 
 READERS: dict[str, Callable[[Path, Source], tuple[Pair, Pair]]] = {
@@ -123,3 +124,50 @@ READERS: dict[str, Callable[[Path, Source], tuple[Pair, Pair]]] = {
     "cifar10": _cifar,
     "svhn": _svhn,
 }
+
+
+LUMA = (0.299, 0.587, 0.114)
+_MAX_IMAGES = 4096  # pooled at once
+
+
+def seven_by_seven(images: Tensor) -> Tensor:
+    """Images (n, 1 or 3, h, w) in [0, 1] as 7 × 7 grey ones (n, 1, 7, 7).
+
+    Grey is 0.299 R + 0.587 G + 0.114 B; each of the 7 × 7 pixels is the mean of its part of the image (adaptive
+    average pooling). They are the images of Shoham, Mor-Yosef and Avron, "Flatness After All?" (2025,
+    https://arxiv.org/abs/2506.17809).
+
+    Examples:
+        >>> seven_by_seven(torch.full((2, 3, 32, 32), 0.5)).shape
+        torch.Size([2, 1, 7, 7])
+    """
+    if images.ndim != 4 or images.shape[1] not in (1, 3) or min(images.shape[2:]) < 7:
+        raise InputError(f"images must have shape (n, 1 or 3, ≥ 7, ≥ 7), got {tuple(images.shape)}")
+    pieces = []
+    for piece in images.split(_MAX_IMAGES):
+        if piece.shape[1] == 3:
+            piece = (piece * torch.tensor(LUMA).to(piece).view(3, 1, 1)).sum(1, keepdim=True)
+        pieces.append(functional.adaptive_avg_pool2d(piece, 7))
+    return torch.cat(pieces)
+
+
+def shrink(name: str, to: str | Path, folder: str | Path | None = None) -> Path:
+    """Write the 7 × 7 view of all images to `to/name`; `load(name, view="7x7", folder=to)` gives it back to the bit.
+
+    Args:
+        name: of a data set that comes in files.
+        to: another folder of data sets.
+        folder: where its files are, as for `load`.
+    """
+    if name not in SOURCES:
+        raise InputError(f"unknown data set {name!r}: expected one of {', '.join(SOURCES)}")
+    small = load(name, view="7x7", folder=folder)
+    path = Path(to) / name / small_file(name)
+    arrays: dict[str, Any] = {
+        f"{letter}_{part}": tensor.numpy()
+        for part, (images, labels) in (("train", small.train), ("test", small.test))
+        for letter, tensor in (("x", images[:, 0]), ("y", labels))
+    }
+    with whole_file(path) as stream:
+        np.savez_compressed(stream, **arrays)
+    return path

@@ -6,6 +6,8 @@ import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from studies.common.pages import markdown_table
+
 from .tables import PUBLISHED, targets
 
 if TYPE_CHECKING:
@@ -24,10 +26,7 @@ def page(made: Mapping[str, pd.DataFrame], origin: Mapping[str, Any]) -> str:
         "",
         "## Targets",
         "",
-        "| target | wanted | found | met |",
-        "|---|---|---|---|",
         *_targets(made, complete=origin["results"] == origin["jobs"]),
-        "",
         *_truth(made),
         *_resolution(made),
         *_atlas(made),
@@ -45,10 +44,13 @@ def page(made: Mapping[str, pd.DataFrame], origin: Mapping[str, Any]) -> str:
 
 def _targets(made: Mapping[str, pd.DataFrame], complete: bool) -> list[str]:
     """A line for each target; with jobs still to come none is met but so far."""
-    return [
-        f"| {r['target']} | {r['wanted']} | {r['found']} | {r['met'] if complete or r['met'] != 'yes' else 'so far'} |"
-        for r in targets(made).to_dict("records")
-    ]
+    return markdown_table(
+        ("target", "wanted", "found", "met"),
+        (
+            (r["target"], r["wanted"], r["found"], r["met"] if complete or r["met"] != "yes" else "so far")
+            for r in targets(made).to_dict("records")
+        ),
+    )
 
 
 def _scale(origin: Mapping[str, Any]) -> str:
@@ -58,11 +60,9 @@ def _scale(origin: Mapping[str, Any]) -> str:
 
 def _markdown(table: pd.DataFrame, columns: Mapping[str, str]) -> list[str]:
     """Columns of a table, by their titles."""
-    there = {name: title for name, title in columns.items() if name in table}
-    lines = ["| " + " | ".join(there.values()) + " |", "|" + "---|" * len(there)]
-    for row in table.to_dict("records"):
-        lines.append("| " + " | ".join(_cell(row[name]) for name in there) + " |")
-    return [*lines, ""]
+    shown = {name: title for name, title in columns.items() if name in table}
+    rows = ([_cell(row[name]) for name in shown] for row in table.to_dict("records"))
+    return markdown_table(list(shown.values()), rows)
 
 
 def _cell(value: Any) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from studies.common.pages import data_and_scale
+from studies.common.pages import data_and_scale, in_words, markdown_table
 
 from .tables import GAPS, finished
 
@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
 PAPER_SECONDS = 5 * 86_400 * 7 / 1701  # 5 days on 7 GPUs for 1,701 networks
 SHARE = 0.1  # parts of the grid with fewer networks than this decide nothing
+_COUNTS = {
+    "networks": "networks", "learned": "learned something", "at_minimum": "at a minimum", "diverged": "diverged",
+}  # fmt: skip
 MEASURED = 0.05  # a τ differs from the paper's when it is further away than this and its interval excludes it
 
 
@@ -83,22 +86,20 @@ def _criterion(table: pd.DataFrame) -> list[str]:
         "its training samples are right, and is at a minimum if a Newton step would gain less than a twentieth of the "
         "predicted gap.",
         "",
-        "| arm | distance | networks | learned something | at a minimum | diverged |",
-        "|---|---|---|---|---|---|",
     ]
+    rows = []
     for row in table.to_dict("records"):
-        found = f"{row['distance']:.3f} [{row['low']:.3f}, {row['high']:.3f}]"
-        counts = " | ".join(f"{row[name]:,}" for name in ("networks", "learned", "at_minimum", "diverged"))
-        lines.append(f"| {row['arm']} | {found} | {counts} |")
-    return [*lines, ""]
+        interval = f"{row['distance']:.3f} [{row['low']:.3f}, {row['high']:.3f}]"
+        rows.append((row["arm"], interval, *(f"{row[name]:,}" for name in _COUNTS)))
+    return [*lines, *markdown_table(("arm", "distance", *_COUNTS.values()), rows)]
 
 
 def _origin(grid: pd.DataFrame, origin: Mapping[str, Any]) -> str:
     data, small = data_and_scale(grid["data"])
     lost = int((grid["outcome"] == "diverged").sum())
-    told = f" {lost} diverged." if lost else ""
+    diverged = f" {lost} diverged." if lost else ""
     devices = ", ".join(origin["device"])
-    return f"{len(grid):,} networks on {data}, measured on {devices}.{told}{small}"
+    return f"{len(grid):,} networks on {data}, measured on {devices}.{diverged}{small}"
 
 
 def _number(value: float) -> str:
@@ -110,20 +111,16 @@ def _interval(row: Mapping[str, Any]) -> str:
 
 
 def _table(kendall: pd.DataFrame, against: str, title: str) -> list[str]:
-    own = kendall[(kendall["scope"] == "all") & (kendall["against"] == against)]
-    lines = [
-        f"## {title}",
-        "",
-        "| measure | paper | as printed | divided by n | within data set and size | networks |",
-        "|---|---|---|---|---|---|",
-    ]
-    for name in dict.fromkeys(own["measure"]):
-        rows = own[own["measure"] == name].set_index("way").to_dict("index")
+    everywhere = kendall[(kendall["scope"] == "all") & (kendall["against"] == against)]
+    lines = []
+    for name in dict.fromkeys(everywhere["measure"]):
+        rows = everywhere[everywhere["measure"] == name].set_index("way").to_dict("index")
         first = next(iter(rows.values()))
         cells = [_interval(rows[way]) if way in rows else "" for way in ("as printed", "per sample", "within")]
         paper = _number(float("nan") if first["paper"] is None else first["paper"])
-        lines.append(f"| {first['label']} | {paper} | {' | '.join(cells)} | {first['networks']} |")
-    return [*lines, ""]
+        lines.append((first["label"], paper, *cells, first["networks"]))
+    columns = ("measure", "paper", "as printed", "divided by n", "within data set and size", "networks")
+    return [f"## {title}", "", *markdown_table(columns, lines)]
 
 
 def _differences(kendall: pd.DataFrame) -> list[str]:
@@ -137,9 +134,8 @@ def _differences(kendall: pd.DataFrame) -> list[str]:
         "Newton step would gain less than a tenth of the predicted gap), or both; as printed, divided by n, and within "
         "data set and size.",
         "",
-        "| measure | paper | test set | held out | nearest to the paper | furthest from it |",
-        "|---|---|---|---|---|---|",
     ]
+    table = []
     most = int(kendall["networks"].max())
     known = kendall[kendall["paper"].notna() & kendall["tau"].notna() & (kendall["networks"] >= SHARE * most)]
     for name in dict.fromkeys(known["measure"]):
@@ -149,11 +145,9 @@ def _differences(kendall: pd.DataFrame) -> list[str]:
             continue
         ordered = sorted(rows, key=lambda row: abs(row["tau"] - row["paper"]))
         cells = [f"{_interval(plain[against])}, {_verdict(plain[against])}" for against in GAPS]
-        lines.append(
-            f"| {rows[0]['label']} | {rows[0]['paper']:.2f} | {' | '.join(cells)} | {_where(ordered[0])} | "
-            f"{_where(ordered[-1])} |"
-        )
-    return [*lines, ""]
+        table.append((rows[0]["label"], f"{rows[0]['paper']:.2f}", *cells, _where(ordered[0]), _where(ordered[-1])))
+    columns = ("measure", "paper", "test set", "held out", "nearest to the paper", "furthest from it")
+    return [*lines, *markdown_table(columns, table)]
 
 
 def _verdict(row: Mapping[str, Any]) -> str:
@@ -172,37 +166,32 @@ def _predictions(table: pd.DataFrame) -> list[str]:
         "Median factor: prediction over gap. Error: the median of |log₁₀(prediction/gap)|; 0.3 is a factor of two. "
         "First with the gap on the test set, then on held-out samples, by whose error the rows are sorted.",
         "",
-        "| prediction | τ, test set | factor | error | τ, held out | factor | error | within a factor of two | "
-        "networks |",
-        "|---|---|---|---|---|---|---|---|---|",
     ]
+    rows = []
     test = table[table["against"] == "test set"].set_index("prediction").to_dict("index")
     for row in table[table["against"] == "held out"].sort_values("error").to_dict("records"):
         cells = [
-            f"{_interval(each)} | {each['factor']:.2g} | {each['error']:.2f}" for each in (test[row["prediction"]], row)
+            cell
+            for each in (test[row["prediction"]], row)
+            for cell in (_interval(each), f"{each['factor']:.2g}", f"{each['error']:.2f}")
         ]
-        lines.append(f"| {row['label']} | {' | '.join(cells)} | {row['within_two']:.0%} | {row['networks']} |")
-    return [*lines, ""]
+        rows.append((row["label"], *cells, f"{row['within_two']:.0%}", row["networks"]))
+    numbers = ("τ, test set", "factor", "error", "τ, held out", "factor", "error")
+    return [*lines, *markdown_table(("prediction", *numbers, "within a factor of two", "networks"), rows)]
 
 
 def _best(cells: pd.DataFrame) -> list[str]:
     """The best measure of each data set and size, and those whose intervals reach it."""
-    lines = [
-        "## Which measure is best where",
-        "",
-        "| gap | data | n | best | τ | not worse by the interval |",
-        "|---|---|---|---|---|---|",
-    ]
-    for (against, data, samples), own in cells.dropna(subset=["tau"]).groupby(
+    rows = []
+    for (against, data, samples), group in cells.dropna(subset=["tau"]).groupby(
         ["against", "data", "samples"], sort=False
     ):
-        ordered = own.sort_values("tau", ascending=False)
+        ordered = group.sort_values("tau", ascending=False)
         best = ordered.iloc[0]
         near = ordered.iloc[1:][ordered.iloc[1:]["high"] >= best["low"]]["label"].tolist()
-        lines.append(
-            f"| {against} | {data} | {samples:,} | {best['label']} | {_interval(best)} | {', '.join(near[:5])} |"
-        )
-    return [*lines, ""]
+        rows.append((against, data, f"{samples:,}", best["label"], _interval(best), ", ".join(near[:5])))
+    columns = ("gap", "data", "n", "best", "τ", "not worse by the interval")
+    return ["## Which measure is best where", "", *markdown_table(columns, rows)]
 
 
 def _sampling(grid: pd.DataFrame) -> list[str]:
@@ -218,11 +207,10 @@ def _sampling(grid: pd.DataFrame) -> list[str]:
         "",
     ]
     for name, words in (("llc", "λ̂ at β = 1/log n"), ("llc_bayes", "λ̂ at β = 1")):
-        counts = grid[f"{name}_verdict"].value_counts()
-        told = ", ".join(f"{counts.get(verdict, 0)} {verdict}" for verdict in ("ok", "doubtful", "failed"))
+        verdicts = in_words(grid[f"{name}_verdict"])
         sound = grid[grid[f"{name}_verdict"] == "ok"]
         share = (sound[name] / sound[f"half_soft_rank_{name}"]).median() if len(sound) else float("nan")
-        lines.append(f"- {words}: {told}. Where ok, the median of λ̂ / ½ rank_Λ(F) is {share:.2f}.")
+        lines.append(f"- {words}: {verdicts}. Where ok, the median of λ̂ / ½ rank_Λ(F) is {share:.2f}.")
     if grid["fluctuation"].notna().any():
         ratio = (grid["fluctuation"] / grid["half_tic_fluctuation"]).median()
         lines.append(f"- ν̂, which would be ½ Tr C (F + Λ)⁻¹ in a quadratic basin, is {ratio:.2f} times that (median).")
@@ -241,9 +229,9 @@ def _cost(grid: pd.DataFrame) -> list[str]:
         ("sampling_seconds", "λ̂, ν̂, WBIC, WAIC"), ("cv_seconds", "cross-validation"),
     ):  # fmt: skip
         if name in grid and grid[name].notna().any():
-            own = grid[name].dropna()
-            total += float(own.sum())
-            lines.append(f"| {words} | {own.mean():.2f} | {own.sum() / 60:.1f} |")
+            seconds = grid[name].dropna()
+            total += float(seconds.sum())
+            lines.append(f"| {words} | {seconds.mean():.2f} | {seconds.sum() / 60:.1f} |")
     lines.append(f"| in all | {total / len(grid):.2f} | {total / 60:.1f} |")
     lines.append(f"| Shoham et al., 7 Titan Xp for 5 days | {PAPER_SECONDS:,.0f} | {PAPER_SECONDS * 1701 / 60:,.0f} |")
     return [*lines, "", "Times are wall-clock seconds.", ""]

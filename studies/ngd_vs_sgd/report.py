@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from studies.common.pages import data_and_scale
+from studies.common.pages import data_and_scale, in_words, markdown_table
 
-from .tables import COMPARED, MEASUREMENTS, WAYS, claims
+from .claims import WAYS, claims
+from .tables import COMPARED, MEASUREMENTS
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -64,44 +65,25 @@ def _origin(table: pd.DataFrame, origin: Mapping[str, Any]) -> str:
 def _summary(judged: pd.DataFrame) -> list[str]:
     """Every claim in one line for each variant and setting, with a column for each way of measuring."""
     ways = list(WAYS.values())
-    lines = [
-        "## In short",
-        "",
-        f"| claim | NGD variant, setting | {' | '.join(ways)} |",
-        "|---|---|" + "---|" * len(ways),
-    ]
+    lines = []
     for (claim, variant, setting), rows in judged.groupby(["claim", "variant", "setting"], sort=False):
-        found = dict(zip(rows["way"], rows["holds"], strict=True))
-        lines.append(f"| {claim} | {variant}; {setting} | {' | '.join(found.get(way, '–') for way in ways)} |")
-    return [*lines, ""]
+        answers = dict(zip(rows["way"], rows["holds"], strict=True))
+        lines.append((claim, f"{variant}; {setting}", *(answers.get(way, "–") for way in ways)))
+    return ["## In short", "", *markdown_table(("claim", "NGD variant, setting", *ways), lines)]
 
 
 def _table(judged: pd.DataFrame) -> list[str]:
     lines = []
     for (claim, paper), rows in judged.groupby(["claim", "paper"], sort=False):
-        lines += [
-            f"## {claim}",
-            "",
-            f"Paper — {paper}.",
-            "",
-            "| NGD variant | measurement | holds | numbers |",
-            "|---|---|---|---|",
-        ]
-        lines += [
-            f"| {r['variant']} | {r['measurement']} | {r['holds']} | {r['numbers']} |" for r in rows.to_dict("records")
-        ]
-        lines.append("")
+        columns = rows[["variant", "measurement", "holds", "numbers"]].itertuples(index=False, name=None)
+        lines += [f"## {claim}", "", f"Paper — {paper}.", ""]
+        lines += markdown_table(("NGD variant", "measurement", "holds", "numbers"), columns)
     return lines
 
 
 def _beside_the_paper(made: Mapping[str, pd.DataFrame]) -> list[str]:
     """λ̂ by the paper's settings, theirs and ours."""
-    lines = [
-        "## λ̂ by the paper's settings, NGD / SGD",
-        "",
-        "| data | Saghir et al., 784-256-256-10, single seeds | here |",
-        "|---|---|---|",
-    ]
+    lines = []
     for data, pairs in PAPER.items():
         theirs = "; ".join(f"{ngd} / {sgd}" for ngd, sgd in pairs)
         ours = [row for name in ("sizes", COMPARED) if name in made for row in made[name].to_dict("records")]
@@ -111,8 +93,9 @@ def _beside_the_paper(made: Mapping[str, pd.DataFrame]) -> list[str]:
             for row in ours
             if asked.items() <= row.items()
         ]
-        lines.append(f"| {data} | {theirs} | {'; '.join(here) or 'not run'} |")
-    return [*lines, ""]
+        lines.append((data, theirs, "; ".join(here) or "not run"))
+    columns = ("data", "Saghir et al., 784-256-256-10, single seeds", "here")
+    return ["## λ̂ by the paper's settings, NGD / SGD", "", *markdown_table(columns, lines)]
 
 
 def _doubts(table: pd.DataFrame) -> list[str]:
@@ -121,9 +104,7 @@ def _doubts(table: pd.DataFrame) -> list[str]:
     for name in ("llc", "llc_paper"):
         column = f"{name}_verdict"
         if column in table:
-            counts = table[column].value_counts()
-            told = ", ".join(f"{counts.get(verdict, 0)} {verdict}" for verdict in ("ok", "doubtful", "failed"))
-            lines.append(f"- {MEASUREMENTS[name]}: {told}.")
+            lines.append(f"- {MEASUREMENTS[name]}: {in_words(table[column])}.")
     if "llc" in table and table["llc"].notna().any():
         measured = table[table["llc"].notna()]
         lines.append(
