@@ -10,6 +10,7 @@ CORE := .venv/.core
 DEV := .venv/.dev
 DOCS := .venv/.docs
 STUDIES := .venv/.studies
+RELEASE := .venv/.release
 # Each worker computes on one thread: more of them on a shared machine only get in each other's way.
 ONE_THREAD := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
 PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip
@@ -23,14 +24,14 @@ step = { printf '%s … ' '$(1)' && begun=$$(date +%s) && $(2) && echo "$$(($$(d
 
 .DEFAULT_GOAL := help
 .SILENT:
-.PHONY: help venv test test-all lint unit test-extras format demo docs bench-truth bench-speed bench-curvature bench-population bench-runs bench-report study-ngd study-flatness study-llc study-criteria clean
+.PHONY: help venv test test-all lint unit test-extras format demo docs bench-truth bench-speed bench-curvature bench-population bench-runs bench-report study-ngd study-flatness study-llc study-criteria dist clean
 
 help:
 	echo "make venv             .venv with the core and what the demo needs; other targets add what they need"
 	echo "make demo             train a small network, measure it, write a report"
 	echo "make test             lint, then the quick tests"
 	echo "make test-all         lint, then every test: long chains, kills, extras, documentation, browsers too"
-	echo "make lint             ruff, mypy, import contracts"
+	echo "make lint             ruff, mypy, import contracts, sentences and terms of the documentation"
 	echo "make unit             the tests alone, slow ones too (ARGS='-k llc' WORKERS=4)"
 	echo "make test-extras      every extra from the built wheel in an environment of its own: ten minutes, not in CI"
 	echo "make format           rewrite the sources in the house format"
@@ -45,12 +46,13 @@ help:
 	echo "make study-flatness   flatness and the generalization gap at the smoke scale: the same"
 	echo "make study-llc        the learning coefficient from toy models to transformers at the smoke scale: the same"
 	echo "make study-criteria   information criteria and their asymptotic laws"
+	echo "make dist             wheel and source archive in dist/, built twice to the same bytes, and checked"
 	echo "make clean            remove what was built, .venv included"
 
 .venv venv: $(CORE)
 
 # torch comes first and by its exact release: resolved together with the rest, a range could bring in a newer build.
-$(CORE): pyproject.toml constraints.txt
+$(CORE): pyproject.toml constraints.txt src/basinscope/_version.py
 	test -x $(BIN)/python || $(call step,making .venv,$(PYTHON) -m venv .venv)
 	$(call step,installing $(TORCH),$(PIP) install -qq '$(TORCH)')
 	$(call step,installing basinscope and what its demo needs,$(PIP) install -qq -c constraints.txt -e '.[demo]')
@@ -62,6 +64,10 @@ $(DEV): $(CORE)
 
 $(STUDIES): $(CORE)
 	$(call step,installing what the studies need,$(PIP) install -qq -c constraints.txt -e '.[studies$(comma)data$(comma)demo]')
+	touch $@
+
+$(RELEASE): $(CORE)
+	$(call step,installing what builds and checks a release,$(PIP) install -qq -c constraints.txt build check-wheel-contents twine)
 	touch $@
 
 # The site's own packages come only where it is built.
@@ -79,6 +85,7 @@ lint: $(DEV)
 	$(BIN)/ruff format --check --quiet .
 	$(BIN)/mypy --no-error-summary
 	$(BIN)/lint-imports --no-logo
+	$(BIN)/python docs/readability.py
 
 unit: $(DEV)
 	$(PYTEST) $(ARGS)
@@ -132,6 +139,16 @@ study-llc: $(STUDIES)
 study-criteria: $(STUDIES)
 	$(ONE_THREAD) $(BIN)/basinscope study run criteria --scale paper $(ARGS)
 	$(ONE_THREAD) $(BIN)/basinscope study report criteria --scale paper
+
+# The same commit gives the same bytes: the time in the archives is that of the commit.
+dist: $(RELEASE)
+	rm -rf dist build
+	for folder in build/again dist; do \
+	  SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) $(BIN)/python -m build --outdir $$folder . > /dev/null || exit 1; \
+	done
+	for file in dist/*; do cmp $$file build/again/$${file##*/} || exit 1; done
+	$(BIN)/twine check --strict dist/*
+	$(BIN)/check-wheel-contents dist/*.whl
 
 clean:
 	rm -rf .venv build dist site .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache

@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -75,16 +74,22 @@ def of_others() -> Iterator[tuple[str, Any]]:
     from basinscope.sampling.tempered import TemperedMean
 
     draws = "waic, loo, fluctuation"
-    outcome: Any = SimpleNamespace(slope=1.0, interrupted=True)
-    for check in (*evidence.checks_of(outcome, np.array([False, True]), 9.0), checks.check_draws(1.0, 1.0)):
+    moved, off = checks.Movement(9.0, 1.0, 1.0), checks.Balance(3.0, 0.1)
+    seen: Any = {"dead": 1, "chains": 2, "interrupted": True, "rhat": 9.0, "slope": 1.0, "moved": moved, "balance": off}
+    for check in (*evidence.draws_checks(**seen), checks.check_draws(1.0, 1.0)):
         yield draws, check
     yield "waic", waic.check_variances(np.array([9.0]))
+    yield "waic (tempered)", waic.check_minimum(9.0, 1.0)
+    yield "waic (tempered)", waic.check_regular(1.0, 9.0, 0.1, None)
     yield "loo", loo.check_weights(np.array([9.0, 0.0]), psis.MAX_SHAPE)
-    outcome = SimpleNamespace(rhat=9.0, exhausted=True, excess=1.0)
-    for check in free_energy.free_energy_checks(1.0, 1.0, np.array([1.0]), [outcome]):
+    rung = free_energy.Rung(1.0, 1.0, 1.0, 9.0, 9.0, off, 2, 1, exhausted=True, interrupted=True)
+    for check in free_energy.free_energy_checks(1.0, 1.0, moved, [rung]):
         yield "free_energy", check
-    mean = TemperedMean(1.0, 1.0, 1.0, 1.0, 9.0, 4, 10, 10, 40, "nuts")
-    seen = {"data_sets": 1, "r_squared": 0.0, "divergences": 40, "sampler": "nuts"}
+    mean = TemperedMean(1.0, 1.0, 1.0, 1.0, 9.0, 4, 10, 10, 40, "nuts", 9.0, *off)
+    seen = {
+        "data_sets": 1, "r_squared": 0.0, "divergences": 40, "sampler": "nuts", "drift": 99.0,
+        "monte_carlo_stderr": 1.0, "rtol": 0.02,
+    }  # fmt: skip
     for check in temperature.temperature_checks(-1.0, 1.0, [mean], seen):
         yield "temperature_regression", check
     law, better = volume.Law(1, 1.0, 1.0, 0.0, 99.0, 9), volume.Law(2, 1.0, 1.0, 0.0, 1.0, 9)

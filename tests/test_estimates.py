@@ -76,3 +76,69 @@ def test_it_reads_well():
 def test_it_cannot_be_changed():
     with pytest.raises(dataclasses.FrozenInstanceError):
         bs.Estimate("llc", 1.0, 0.1).value = 2.0
+
+
+def test_its_repr_is_one_short_line():
+    estimate = bs.Estimate("llc", 26.91, 0.25, diagnostics={"nbeta": 80.456, "gamma": 1.5, "trace": np.zeros((9, 99))})
+    assert repr(estimate) == "Estimate(llc = 26.91 ± 0.25, ok at nβ = 80.46, γ = 1.5)"
+
+
+def test_a_notebook_shows_interval_resolution_verdict_and_a_picture():
+    estimate = bs.Estimate("llc", 10.0, 0.5, (bs.Check("a", "1", "2", False),), {"nbeta": 80.0, "gamma": 1.5})
+    page = estimate._repr_html_()
+    for words in ("llc = 10 ± 0.5", "doubtful", "90 % interval 9.178 … 10.82", "nβ = 80, γ = 1.5", "a: 1, wanted 2"):
+        assert words in page
+    assert page.count("<svg") == 1
+    assert "<svg" not in bs.Estimate("trace", 3.0, 0.0)._repr_html_()  # exact
+    assert "<svg" not in bs.Estimate.failed("llc", "<b>")._repr_html_()
+    assert "&lt;b&gt;" in bs.Estimate.failed("llc", "<b>")._repr_html_()
+
+
+def test_a_difference_has_the_error_of_both():
+    """Student's interval has Welch's degrees of freedom: (0.09 + 0.16)² / (0.09²/4 + 0.16²/9)."""
+    first = bs.Estimate("llc", 10.0, 0.3, freedom=4, diagnostics={"nbeta": 80.0, "gamma": 1.0, "rhat": 1.0})
+    second = bs.Estimate("llc", 8.0, 0.4, freedom=9, diagnostics={"nbeta": 80.0, "gamma": 1.0})
+    difference = first - second
+    assert (difference.value, difference.stderr) == pytest.approx((2.0, 0.5))
+    assert difference.freedom == pytest.approx(0.25**2 / (0.09**2 / 4 + 0.16**2 / 9))
+    assert difference.diagnostics == {"nbeta": 80.0, "gamma": 1.0}
+    assert (second - first).value == -2.0
+
+
+def test_what_speaks_against_one_speaks_against_the_difference():
+    shaky = bs.Estimate("llc", 10.0, 0.3, (bs.Check("R̂", "1.4", "1.1", False, "raise budget"),))
+    difference = bs.Estimate("llc", 8.0, 0.4) - shaky
+    assert difference.verdict == "doubtful"
+    assert difference.warnings == ("second: R̂: 1.4, wanted 1.1 — raise budget",)
+    assert (bs.Estimate.failed("llc", "diverged") - shaky).verdict == "failed"
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "diagnostics", "told"),
+    [
+        ("wbic", 8.0, {"nbeta": 80.0, "gamma": 1.0}, "different things"),
+        ("llc", 8.0, {"nbeta": 80.0, "gamma": 1.1}, "different resolutions.*same gamma"),
+        ("llc", 8.0, {"nbeta": 81.0, "gamma": 1.0}, "different resolutions.*same nbeta"),
+        ("llc", 8.0, {}, "different resolutions: nβ = 80, γ = 1 and none"),
+        ("llc", 10.0, {"nbeta": 80.0, "gamma": 1.0}, "not independent.*another seed"),
+    ],
+)
+def test_what_cannot_be_subtracted_is_refused(name, value, diagnostics, told):
+    first = bs.Estimate("llc", 10.0, 0.3, diagnostics={"nbeta": 80.0, "gamma": 1.0})
+    with pytest.raises(bs.InputError, match=told):
+        first - bs.Estimate(name, value, 0.3, diagnostics=diagnostics)
+
+
+def test_a_number_is_no_estimate_to_subtract():
+    with pytest.raises(TypeError):
+        bs.Estimate("llc", 10.0, 0.3) - 1.0
+
+
+def test_an_estimate_is_saved_and_loaded(tmp_path):
+    check = bs.Check("virial ratio", "0.5", "1", False)
+    estimate = bs.Estimate("llc", 1.5, 0.1, (check,), {"nbeta": 80.0, "trace": [[1.0, 2.0]]}, 7.0, (1.0, 2.0))
+    assert bs.Estimate.load(estimate.save(tmp_path / "deeper" / "llc.json")) == estimate
+    (tmp_path / "no.json").write_text("{}")
+    for name in ("no.json", "nowhere.json"):
+        with pytest.raises(bs.InputError, match=name):
+            bs.Estimate.load(tmp_path / name)

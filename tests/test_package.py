@@ -1,12 +1,20 @@
 import subprocess
 import sys
 from importlib import metadata, resources
+from pathlib import Path
 
 from basinscope._version import __version__
 
 
 def test_installed_version_is_the_one_in_the_source():
     assert metadata.version("basinscope") == __version__
+
+
+def test_the_citation_and_the_changelog_are_of_this_version():
+    root = Path(__file__).parents[1]
+    assert f"\nversion: {__version__}\n" in (root / "CITATION.cff").read_text()
+    headings = [line for line in (root / "CHANGELOG.md").read_text().splitlines() if line.startswith("## ")]
+    assert headings[0].split()[1] == __version__
 
 
 def test_type_information_is_shipped():

@@ -180,6 +180,22 @@ def test_citation_and_templates_are_valid():
     assert all({"name", "description", "body"} <= yaml.safe_load(path.read_text()).keys() for path in templates)
 
 
+def test_workflows_run_what_the_makefile_has():
+    rules = re.findall(r"^([\w. -]+):(?!=)", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    targets = {target for rule in rules for target in rule.split()}
+    workflows = {path.stem: yaml.safe_load(path.read_text()) for path in (ROOT / ".github" / "workflows").glob("*.yml")}
+    assert workflows.keys() == {"release", "test"}
+    for workflow in workflows.values():
+        assert workflow["permissions"] == {"contents": "read"}
+        steps = [step for job in workflow["jobs"].values() for step in job["steps"]]
+        made = [target for step in steps for target in re.findall(r"make (\S+)", step.get("run", ""))]
+        assert made
+        assert set(made) <= targets
+    publish = workflows["release"]["jobs"]["publish"]
+    assert publish["needs"] == "build"
+    assert publish["permissions"] == {"id-token": "write"}
+
+
 def test_the_map_of_the_house_is_whole():
     text = (ROOT / "CONTRIBUTING.md").read_text()
     for path in (ROOT / "src" / "basinscope").iterdir():

@@ -19,6 +19,12 @@ if TYPE_CHECKING:
     from .estimates import Estimate as Estimate
     from .landscape import Landscape as Landscape
     from .measures.coefficient import LearningCoefficient as LearningCoefficient
+    from .measures.comparison import Comparison as Comparison
+    from .measures.comparison import compare as compare
+    from .measures.covariances import Covariances as Covariances
+    from .measures.covariances import covariance as covariance
+    from .measures.covariances import influence as influence
+    from .measures.covariances import loss_kernel as loss_kernel
     from .measures.criteria import Criteria as Criteria
     from .measures.criteria import criteria as criteria
     from .measures.distances import information_distance as information_distance
@@ -35,6 +41,8 @@ if TYPE_CHECKING:
     from .measures.log_likelihood import log_likelihood as log_likelihood
     from .measures.loo import loo as loo
     from .measures.operator_norm import operator_norm as operator_norm
+    from .measures.posterior import Posterior as Posterior
+    from .measures.posterior import posterior as posterior
     from .measures.resolution_curve import ResolutionCurve as ResolutionCurve
     from .measures.resolution_curve import resolution_curve as resolution_curve
     from .measures.selftest import selftest as selftest
@@ -59,22 +67,28 @@ _HOMES = {
     "BasinscopeError": "errors",
     "InputError": "errors",
     "Check": "estimates",
+    "Comparison": "measures.comparison",
+    "Covariances": "measures.covariances",
     "Criteria": "measures.criteria",
     "Estimate": "estimates",
     "Landscape": "landscape",
     "LearningCoefficient": "measures.coefficient",
     "LlcAlong": "measures.llc_along",
     "Nominal": "sampling.clock",
+    "Posterior": "measures.posterior",
     "Report": "report.report",
     "ResolutionCurve": "measures.resolution_curve",
     "Schedule": "sampling.clock",
     "LogLikelihood": "measures.evidence",
     "Symmetries": "measures.symmetries",
+    "compare": "measures.comparison",
+    "covariance": "measures.covariances",
     "criteria": "measures.criteria",
     "fluctuation": "measures.fluctuation",
     "free_energy": "measures.free_energy",
     "gap": "measures.gap",
     "hessian_trace": "measures.trace",
+    "influence": "measures.covariances",
     "information_distance": "measures.distances",
     "llc": "measures.llc",
     "llc_along": "measures.llc_along",
@@ -82,10 +96,12 @@ _HOMES = {
     "log_likelihood": "measures.log_likelihood",
     "loo": "measures.loo",
     "loss_distance": "measures.distances",
+    "loss_kernel": "measures.covariances",
     "measure": "report.measure",
     "operator_norm": "measures.operator_norm",
     "parameter_error": "measures.distances",
     "penalty": "curvature.penalty",
+    "posterior": "measures.posterior",
     "resolution_curve": "measures.resolution_curve",
     "selftest": "measures.selftest",
     "soft_rank": "measures.soft_rank",

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-import html
+import json
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
 from typing import Any, Self
 
 from scipy.special import stdtrit  # scipy.stats takes half a second to import
 
 from .checks import fraction
+from .differences import RESOLUTION, check_one_resolution, resolution_in_words, welch_freedom
 from .errors import InputError
+from .estimate_card import card
+from .files import write_whole
 from .verdict import VERDICTS as VERDICTS
 from .verdict import Check as Check
 from .verdict import Severity as Severity
@@ -154,6 +158,20 @@ class Estimate:
             None if bounds is None else (as_float(bounds[0], -math.inf), as_float(bounds[1], math.inf)),
         )
 
+    def plot(self) -> Any:
+        """The figure of the estimate: chains, slope in γ, step sizes, temperatures or samples, as far as there are any,
+        and what each check saw. Needs matplotlib (`basinscope[plot]`).
+
+        Examples:
+            >>> import numpy as np, basinscope as bs
+            >>> figure = bs.waic(np.random.default_rng(0).normal(-1.0, 0.1, size=(4, 100, 20))).plot()
+            >>> [axes.get_xlabel() for axes in figure.axes]
+            ['draw of each chain', 'waic of a sample', '']
+        """
+        from .estimate_figure import figure
+
+        return figure(self)
+
     def to_arviz(self) -> Any:
         """The chains behind the estimate as an ArviZ `DataTree`, for its plots and tables; needs `basinscope[arviz]`.
 
@@ -185,15 +203,84 @@ class Estimate:
             tree["pointwise"] = xarray.DataTree(xarray.Dataset(data))
         return tree
 
+    def save(self, path: str | Path) -> Path:
+        """Write everything, chains included, to a JSON file, which `load` reads back."""
+        path = Path(path)
+        write_whole(path, (json.dumps(self.to_dict(), ensure_ascii=False, allow_nan=False) + "\n").encode())
+        return path
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """The estimate that `save` wrote.
+
+        Examples:
+            >>> import tempfile
+            >>> with tempfile.TemporaryDirectory() as folder:
+            ...     file = Estimate("llc", 1.0, 0.5).save(f"{folder}/llc.json")
+            ...     Estimate.load(file)
+            Estimate(llc = 1 ± 0.5, ok)
+        """
+        try:
+            return cls.from_dict(json.loads(Path(path).read_bytes()))
+        except FileNotFoundError:
+            raise InputError(f"there is no estimate at {path}") from None
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            raise InputError(f"{path} is no estimate ({error}) — write one with estimate.save()") from error
+
+    def __sub__(self, other: Estimate) -> Estimate:
+        """The difference of two estimates of the same name at the same resolution, from independent draws.
+
+        Its standard error is √(s₁² + s₂²). What speaks against either of the two speaks against their difference.
+
+        Examples:
+            >>> Estimate("llc", 10.0, 0.4) - Estimate("llc", 8.0, 0.3)
+            Estimate(llc difference = 2 ± 0.5, ok)
+        """
+        if not isinstance(other, Estimate):
+            return NotImplemented
+        if self.name != other.name:
+            raise InputError(f"{self.name!r} and {other.name!r} are different things — subtract estimates of one name")
+        check_one_resolution(self.diagnostics, other.diagnostics)
+        if self.stderr > 0 and (self.value, self.stderr) == (other.value, other.stderr):
+            raise InputError(
+                f"both estimates of {self.name} are {self.value:.6g} ± {self.stderr:.2g}, as of one run, so that their "
+                f"errors are not independent — measure one of the two with another seed"
+            )
+        checks = [
+            replace(check, reason=f"{which}: {check.trouble}")
+            for which, estimate in (("first", self), ("second", other))
+            for check in estimate.checks
+        ]
+        return Estimate(
+            f"{self.name} difference",
+            self.value - other.value,
+            math.hypot(self.stderr, other.stderr),
+            tuple(checks),
+            {name: self.diagnostics[name] for name in RESOLUTION if name in self.diagnostics},
+            welch_freedom((self.stderr, self.freedom), (other.stderr, other.freedom)),
+        )
+
     def __float__(self) -> float:
         return self.value
 
     def __str__(self) -> str:
         return f"{self.name} = {self.value:.5g} ± {self.stderr:.2g} ({self.verdict})"
 
+    def __repr__(self) -> str:
+        resolution = resolution_in_words(self.diagnostics)
+        facts = f"{self.name} = {self.value:.5g} ± {self.stderr:.2g}, {self.verdict}"
+        return f"Estimate({facts}{f' at {resolution}' if resolution else ''})"
+
     def _repr_html_(self) -> str:
-        reasons = "".join(f"<li>{html.escape(warning)}</li>" for warning in self.warnings)
-        return f"<p><b>{html.escape(str(self))}</b></p><ul>{reasons}</ul>"
+        interval = self.interval(0.9)
+        exact = "exact" if self.stderr == 0 else ""
+        told = f"90 % interval {interval[0]:.4g} … {interval[1]:.4g}" if interval[0] < interval[1] else exact
+        resolution = resolution_in_words(self.diagnostics)
+        facts = ", ".join(filter(None, (told, f"at {resolution}" if resolution else "")))
+        heading = f"{self.name} = {self.value:.5g} ± {self.stderr:.2g}"
+        half = self.diagnostics.get("half_soft_rank") if self.name == "llc" else None
+        beside = {} if half is None else {"½ soft rank": float(half)}
+        return card(heading, self.verdict, facts, interval, self.value, self.warnings, beside)
 
 
 def as_float(value: Any, missing: float = math.nan) -> float:

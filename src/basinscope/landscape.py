@@ -328,6 +328,20 @@ class Landscape:
         _refuse_bad(part.per_sample())
         return part
 
+    def on(self, data: Any) -> Landscape:
+        """The same network at the same parameters, with the same loss, on other data: a `Landscape` of them.
+
+        Examples:
+            >>> import torch, basinscope as bs
+            >>> land = bs.Landscape(torch.nn.Linear(1, 1), "mse", (torch.zeros(3, 1), torch.zeros(3, 1)))
+            >>> land.on((torch.zeros(5, 1), torch.ones(5, 1))).n
+            5
+        """
+        part = copy.copy(self)
+        part._samples = _placed(read(data), self.device, self.dtype)
+        part._check_model()
+        return part
+
     # ------------------------------------------------------------------ checks
 
     def _check_model(self) -> None:

@@ -14,11 +14,8 @@ from sklearn.datasets import load_digits
 from torch import nn
 
 import basinscope as bs
-from basinscope.measures.evidence import Asked, chains_of
 from basinscope.measures.fluctuation import Visits
 from basinscope.measures.pointwise import Stream
-from basinscope.sampling.clock import Nominal
-from basinscope.sampling.draws import draws as onward
 
 from . import coin
 
@@ -47,17 +44,19 @@ def digits(width: int = 16, steps: int = 400) -> bs.Landscape:
 def fluctuation(beta: float, shares: Sequence[int], draws: int, seed: int) -> list[Row]:
     """ν̂ on m = n/share samples per draw, beside ν̂ of the same draws on all samples."""
     land = digits()
-    asked = Asked(beta, gamma=10.0, sampler="hmc", chains=16, budget=Nominal(10.0), seed=seed)
-    sampler, outcome = chains_of(land, asked, lambda fraction, text: None)
-    chains = len(outcome.displacement)
+    chains = 16
+    post = bs.posterior(
+        land, nbeta=beta * land.n, gamma=10.0, sampler="hmc", chains=chains, budget=bs.Nominal(5.0), seed=seed,
+        progress=False,
+    )  # fmt: skip
     stream = Stream(land.n, beta=beta, groups=chains)
     parts = {size: Visits(chains, land.n, size, seed) for size in (math.ceil(land.n / share) for share in shares)}
-    for delta, _ in onward(sampler, outcome, draws, seed=seed + 2):
-        losses = sampler.losses.per_sample(delta)
+    for delta, _ in post.draws(draws):
+        losses = post.sampler.losses.per_sample(delta)
         stream.add(-losses)
         for part in parts.values():
             indices = part.next()
-            part.add(indices, (losses - sampler.losses.base).gather(1, indices))
+            part.add(indices, (losses - post.sampler.losses.base).gather(1, indices))
     full, error = stream.estimate(lambda each: each.fluctuation)
     rows = []
     for size, part in parts.items():
@@ -91,7 +90,7 @@ def symmetries(network: str, seed: int) -> Row:
         x = torch.randn(1000, widths[0], generator=generator, dtype=torch.float64)
         y = net(x)
     land = bs.Landscape(net, "mse", (x, y))
-    llc = bs.llc(land, nbeta=1e4, gamma=1.0, rtol=0.05, budget=Nominal(30.0), progress=False)
+    llc = bs.llc(land, nbeta=1e4, gamma=1.0, rtol=0.05, budget=bs.Nominal(30.0), progress=False)
     found = bs.symmetries(land, llc=llc)
     return {
         "parameters": land.dimension,

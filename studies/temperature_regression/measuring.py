@@ -11,6 +11,7 @@ from scipy.special import logsumexp
 
 from basinscope.landscape import Landscape
 from basinscope.measures.temperature import temperature_regression
+from basinscope.sampling.clock import Nominal
 from studies.common.collapsed import gaussians
 from studies.learning_curves.cases import CASES
 

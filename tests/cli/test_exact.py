@@ -93,7 +93,7 @@ def test_a_sentence_for_people():
         ("relu 2 1", "error: groups is empty"),
         ("finite hyperbola --nbeta -1 --gamma 1", "error: nbeta must be positive, got -1.0"),
         ("deep-linear 2 2", "Missing option '--rank'"),
-        ("tanh many", "Invalid value for 'hidden'"),
+        ("tanh many", "Invalid value for 'HIDDEN'"),
     ],
 )
 def test_bad_input_is_one_message_and_exit_code_two(command, message):

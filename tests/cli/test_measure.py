@@ -26,6 +26,10 @@ def load():
     x = torch.randn(50, 2, generator=torch.Generator().manual_seed(0))
     return x, x.sum(1, keepdim=True)
 
+def others():
+    x, y = load()
+    return x[:20], y[:20] + 2
+
 def robust(output, target):
     return (output - target).square().sum(1)
 """
@@ -112,6 +116,16 @@ def test_mistakes_are_told_in_one_line_and_nothing_is_written(folder, arguments,
     assert result.stderr.startswith("error: ")
     assert told in result.stderr
     assert sorted(os.listdir()) == before
+
+
+def test_the_gap_is_measured_on_held_out_data(folder):
+    told = measure("net.safetensors", "--held-out", "own_network.py:others", "--out", "gap.json", "--keep", "kept")
+    assert told.exit_code == 0, told.output
+    gap = json.loads((folder / "gap.json").read_text())["points"][0]["measured"]["estimates"]["measured_gap"]
+    assert gap["value"] == pytest.approx(2.0)  # half the square of what others() adds to its targets
+    without = measure("net.safetensors", "--out", "without.json", "--keep", "kept")
+    assert without.exit_code == 0, without.output
+    assert "measured_gap" not in json.loads((folder / "without.json").read_text())["points"][0]["measured"]["estimates"]
 
 
 def test_a_pickled_checkpoint_is_refused(folder):

@@ -97,7 +97,7 @@ OTHER_LIMITS = {
     "measures.temperature": ("MAX_DIVERGENT_SHARE", "MIN_R_SQUARED", "MAX_STDERR_OF_PRECISE"),
     "measures.trace": ("MAX_STDERR_OF_RTOL",),
     "measures.volume": ("MAX_CHI_SQUARED", "MAX_MISSED", "MIN_BETTER_FIT"),
-    "measures.waic": ("MAX_VARIANCE",),
+    "measures.waic": ("MAX_DESCENT", "MAX_IRREGULARITY", "MAX_VARIANCE"),
     "runs.chains": ("MIN_AGREEMENT",),
     "sampling.convergence": ("MAX_RHAT", "MAX_RHAT_OF_PRECISE"),
 }

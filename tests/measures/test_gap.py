@@ -5,7 +5,9 @@ import torch
 from torch import nn
 
 import basinscope as bs
+from basins import classifier
 from basinscope.curvature.dense import dense
+from basinscope.measures.held_out import measured_gap
 from chance import SAMPLED, assert_within
 
 f64 = torch.float64
@@ -188,7 +190,7 @@ def test_away_from_a_minimum_is_not_believed():
     moved = land.at({name: tensor + 0.5 for name, tensor in land.parameters.items()})
     for estimate in (bs.tic(moved, weight_decay=0.05), bs.loss_distance(moved, weight_decay=0.05)):
         assert estimate.verdict == "doubtful"
-        assert "no minimum" in estimate.warnings[0]
+        assert "not at a minimum" in estimate.warnings[0]
 
 
 def test_sequences_and_other_families_have_a_ratio():
@@ -255,3 +257,46 @@ def test_indefinite_hessian_is_refused_by_name():
     for method in ("exact", "lanczos"):
         with pytest.raises(bs.InputError, match="eigenvalue -"):
             bs.tic(land, weight_decay=1e-4, matrix="hessian", method=method)
+
+
+# ---------------------------------------------------------------------- measured
+
+
+def test_the_measured_gap_is_the_difference_of_the_mean_losses():
+    land = classifier(n=60, hidden=2)
+    x, y = torch.randn(40, *land.samples.inputs.shape[1:]).to(land.dtype), torch.randint(3, (40,))
+    there = land.on((x, y))
+    estimate = measured_gap(land, (x, y))
+    losses = there.per_sample()
+    assert estimate.value == pytest.approx(float(losses.mean() - land.per_sample().mean()))
+    assert estimate.stderr == pytest.approx(float(losses.std()) / math.sqrt(40))
+    hits = (land.outputs(land.parameters, there.samples.inputs).argmax(1) == y).double().mean()
+    assert estimate.diagnostics["held_out_accuracy"] == pytest.approx(float(hits))
+    assert measured_gap(land, there).value == estimate.value
+
+
+def test_one_held_out_sample_has_no_standard_error():
+    land = classifier(n=60, hidden=2)
+    estimate = measured_gap(land, land.subset([0]))
+    assert estimate.verdict == "doubtful"
+    assert math.isnan(estimate.stderr)
+
+
+def test_held_out_data_are_taken_as_they_come():
+    land = classifier(n=60, hidden=2)
+    x, y = land.samples.inputs[:30], land.samples.target[:30]
+    by_landscape = bs.gap(land, weight_decay=0.1, held_out=land.subset(range(30)))
+    assert bs.gap(land, weight_decay=0.1, held_out=(x, y)).value == by_landscape.value
+    with pytest.raises(bs.InputError, match="same parameters"):
+        measured_gap(land, land.at({name: 2 * weight for name, weight in land.parameters.items()}))
+
+
+def test_a_report_has_the_measured_gap_beside_the_predicted_one():
+    land = classifier(n=60, hidden=2)
+    report = bs.measure(land, held_out=(land.samples.inputs[:30], land.samples.target[:30]), budget=0.2, progress=False)
+    assert report["measured_gap"].value == pytest.approx(
+        float(land.subset(range(30)).per_sample().mean() - land.per_sample().mean())
+    )
+    assert report["gap"].diagnostics["data"] == "held_out"
+    assert "held_out=…" in report.command
+    assert "measured gap" in report.to_html()

@@ -142,3 +142,19 @@ def test_a_ladder_of_its_own_needs_samples():
     land = quadratic([1.0], n=2)
     with pytest.raises(InputError, match="need at least 3 samples, got n=2"):
         temperature_regression(land)
+
+
+def test_runs_that_move_or_are_not_in_equilibrium_are_doubted():
+    def of(**changes):
+        calm = {"virial": 1.0, "virial_stderr": 0.01, "drift": 0.0}
+        points = [mean(1.0, 1.0, 0.001, **calm), mean(0.5, 2.0, 0.001, **(calm | changes))]
+        return judged([points, points], [10, 10], [1.0, 1.0])
+
+    assert of().verdict == "ok", of().warnings
+    moving = of(drift=0.3)  # the second mean of a line over 1/β = 1, 2 moves the slope by as much
+    assert moving.diagnostics["drift"] == pytest.approx(0.3)
+    assert moving.warnings == ("not converged: λ̂ still moves by 30% over the last half — raise budget",)
+    away = of(virial=0.8)
+    assert [warning.partition(" —")[0] for warning in away.warnings] == [
+        "not in equilibrium: the virial ratio is 0.80 instead of 1, at β = 0.5"
+    ]

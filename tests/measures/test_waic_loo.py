@@ -10,6 +10,7 @@ from torch import nn
 
 import basinscope as bs
 import lacking
+from basins import quadratic
 from basinscope.measures.pointwise import Stream
 from basinscope.measures.psis import Tails, pareto_fit, reliable_shape, tail_length
 from chance import SAMPLED, assert_within
@@ -206,9 +207,9 @@ def test_streaming_holds_no_matrix():
     [
         ({"nbeta": 0}, "nbeta must be a positive finite number, got 0"),
         ({"nbeta": -1.0}, "nbeta must be a positive finite number, got -1"),
-        ({"gamma": 1.0}, "gamma is about drawing from a landscape"),
-        ({"draws": 10}, "draws is about drawing from a landscape"),
-        ({"sampler": "sgld"}, "unknown sampler 'sgld'"),
+        ({"gamma": 1.0}, "gamma=1.0 is about drawing from a landscape"),
+        ({"draws": 10}, "draws=10 is about drawing from a landscape"),
+        ({"sampler": "sgld"}, "sampler=.sgld. is about drawing from a landscape"),
     ],
 )
 def test_bad_arguments(arguments, message):
@@ -249,3 +250,72 @@ def test_minibatch_chains_agree_with_the_closed_form(seed):
     found = bs.waic(land, gamma=1.0, sampler="minibatch", batch_size=100, draws=150, seed=seed, **QUICK)
     assert found.diagnostics["thin"] == 1
     assert_within(found.value, model.waic, found.stderr, SAMPLED, bias=0.1 * model.variances.mean())
+
+
+# ---------------------------------------------------------------------- WAIC at β = 1 from the chains of WBIC
+
+
+def regular(n, seed=0):
+    """A regression whose least squares are at zero, with unit noise and a prior too wide to matter."""
+    rng = np.random.default_rng(seed)
+    x, y = rng.normal(size=(n, 3)), rng.normal(size=n)
+    y = y - x @ np.linalg.lstsq(x, y, rcond=None)[0]
+    return {beta: Conjugate(x, y, 1.0, 100.0, beta) for beta in (1.0, 1 / math.log(n))}
+
+
+def tempered_by_hand(model):
+    """(1 − β) L_n(w*) + β GtL + (β/2n) V of the closed form."""
+    n, beta = len(model.y), model.beta
+    loss = np.mean(0.5 * np.log(2 * np.pi) + model.y**2 / 2)
+    return (1 - beta) * loss + beta * model.gibbs + beta / (2 * n) * model.variances.sum()
+
+
+@pytest.mark.parametrize("n", [50, 200, 800])
+def test_tempered_waic_is_waic_up_to_the_second_order(n):
+    warm, cold = (regular(n)[beta] for beta in (1 / math.log(n), 1.0))
+    gap = cold.waic - np.mean(0.5 * np.log(2 * np.pi) + cold.y**2 / 2)
+    off = abs(tempered_by_hand(warm) - cold.waic)
+    assert off < 60 / n**2
+    assert off < 0.3 * gap
+
+
+@pytest.mark.slow
+def test_tempered_waic_from_the_chains_of_wbic(seed):
+    n = 200
+    warm = regular(n)[1 / math.log(n)]
+    net = nn.Linear(3, 1, bias=False).double()
+    nn.init.zeros_(net.weight)
+    land = bs.Landscape(net, "gaussian", (torch.tensor(warm.x), torch.tensor(warm.y[:, None])), sigma=1.0)
+    post = bs.posterior(land, gamma=0.01, chains=16, draws=400, seed=seed, **QUICK)
+    found = bs.waic(post, method="tempered")
+    assert found.verdict == "ok", found.warnings
+    assert found.stderr < 0.03 * 3 / n
+    assert_within(found.value, tempered_by_hand(warm), found.stderr, SAMPLED)
+    assert found.diagnostics["llc"] == pytest.approx(bs.llc(post).value, rel=0.1)
+    alone = bs.waic(land, method="tempered", gamma=0.01, chains=16, draws=400, seed=seed, **QUICK)
+    assert alone.diagnostics["nbeta"] == post.nbeta
+    assert_within(alone.value, found.value, math.hypot(alone.stderr, found.stderr), SAMPLED)
+
+
+def test_where_the_minimum_is_not_regular_it_is_said(seed):
+    x = torch.ones(50, 1, dtype=torch.float64)
+
+    class Fourth(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.w = nn.Parameter(torch.zeros(1, dtype=torch.float64))
+
+        def forward(self, inputs):
+            return 100 * inputs * self.w**2
+
+    land = bs.Landscape(Fourth(), "mse", (x, 0 * x))
+    found = bs.waic(land, method="tempered", gamma=1.0, draws=100, seed=seed, **QUICK)
+    assert found.verdict == "doubtful"
+    assert any(warning.startswith("not regular: λ̂ = 0.2") for warning in found.warnings)
+    displaced = bs.waic(quadratic([1.0, 0.5], n=200, offset=[0.1, 0.1], noise=1.0), method="tempered", gamma=0.01,
+                        draws=100, seed=seed, **QUICK)  # fmt: skip
+    assert any(warning.startswith("not at a minimum: the gradient at w*") for warning in displaced.warnings)
+    with pytest.raises(bs.InputError, match="method must be 'direct' or 'tempered', got 'cold'"):
+        bs.waic(land, method="cold")
+    with pytest.raises(bs.InputError, match="expected a landscape or its posterior, got ndarray"):
+        bs.waic(np.zeros((4, 10, 5)), method="tempered")

@@ -240,6 +240,88 @@ def test_filter_sort_compare_and_download(page, report, tmp_path):
         page.wait("document.getElementById('compare').textContent.includes('Choose up to six')")
 
 
+def test_numbers_are_filtered_by_comparison_and_nothing_is_explained(page, report, tmp_path):
+    store(tmp_path / "store", ("a", "b"), seeds=3)  # λ̂ = 6, 6.01 and 6.02
+    report.save(tmp_path / "measured")
+    with served(tmp_path) as port:
+        page.open(f"http://127.0.0.1:{port}/")
+        rows = "document.querySelectorAll('#body tr').length"
+        page.wait(f"{rows} === 7")
+        shown = {}
+        for query in (
+            "llc>6.005",
+            "llc>=6.01 llc<6.015",
+            "λ̂>6.005 seed=2",
+            "verdict=doubtful name=a",
+            "group=curves seed=0",
+        ):
+            page.run(f"{TYPE}({query!r})")
+            shown[query] = page.run("[...document.querySelectorAll('#body td.name span')].map((e) => e.textContent)")
+        names = [f"name={name} seed={seed}" for name in "ab" for seed in (1, 2)]
+        assert sorted(shown["llc>6.005"])[-4:] == names
+        assert sorted(shown["llc>=6.01 llc<6.015"]) == names[::2]
+        assert sorted(shown["λ̂>6.005 seed=2"]) == names[1::2]
+        assert shown["verdict=doubtful name=a"] == ["name=a seed=0"]
+        assert sorted(shown["group=curves seed=0"]) == ["name=a seed=0", "name=b seed=0"]
+        for query, told in (("llc>1000", "no run matches “llc>1000”"), ("lcl>1", "no run has a value “lcl”"),
+                            ("llc>x", "compares with no number"), ("seed=0 seed=1", "matches all of it")):  # fmt: skip
+            page.run(f"{TYPE}({query!r})")
+            assert page.run(rows) == 0
+            assert told in page.run("document.getElementById('nothing').textContent")
+            assert page.run("document.getElementById('nothing').checkVisibility()")
+        assert page.run(POOR_CONTRAST) == []
+        keep(page, "live-nothing")
+        sound(page, f"http://127.0.0.1:{port}/")
+
+
+def test_what_is_shown_is_kept_in_the_address(page, tmp_path):
+    store(tmp_path / "store", ("a", "b"), seeds=2)
+    with served(tmp_path) as port:
+        page.open(f"http://127.0.0.1:{port}/")
+        page.wait("document.querySelectorAll('#body tr').length === 4")
+        page.run(f"{TYPE}('name=a')")
+        page.run(f"{GROUP}('curves')")
+        page.run("document.querySelector('#head [data-key=llc] button').click()")
+        page.run("document.querySelector('#body input').click()")
+        address = page.run("location.href")
+        page.open(f"http://127.0.0.1:{port}/style.css")
+        page.open(address)
+        page.wait("document.querySelectorAll('#body tr').length === 2")
+        page.wait("document.querySelectorAll('#compare thead th').length === 2")
+        assert page.run("document.getElementById('query').value") == "name=a"
+        assert page.run("document.getElementById('group').value") == "curves"
+        assert page.run("document.querySelector('#head [data-key=llc]').getAttribute('aria-sort')") == "descending"
+        assert page.run("document.querySelectorAll('#body input:checked').length") == 1
+        page.run(f"{TYPE}('')")
+        page.run("document.getElementById('clear').click()")
+        page.run(f"{GROUP}('')")
+        assert "query" not in page.run("location.hash")
+        assert "runs" not in page.run("location.hash")
+        sound(page, f"http://127.0.0.1:{port}/")
+
+
+def test_runs_of_two_resolutions_are_compared_with_a_warning(page, report, tmp_path):
+    llc = report.final.llc
+    other = replace(llc, diagnostics={**llc.diagnostics, "gamma": 2 * llc.diagnostics["gamma"]})
+    report.save(tmp_path / "one")
+    replace(report, points=[replace(report.points[0], measured=replace(report.final, llc=other))]).save(
+        tmp_path / "two"
+    )
+    with served(tmp_path) as port:
+        page.open(f"http://127.0.0.1:{port}/")
+        page.wait("document.querySelectorAll('#body tr').length === 2")
+        page.run("document.querySelector('#body input').click()")
+        page.wait("document.querySelectorAll('#compare thead th').length === 2")
+        assert "must not be compared" not in page.run("document.getElementById('compare').textContent")
+        page.run("document.querySelectorAll('#body input')[1].click()")
+        page.wait("document.querySelectorAll('#compare thead th').length === 3")
+        assert "different γ" in page.run("document.querySelector('#compare .warnings').textContent")
+        assert page.run("document.querySelectorAll('#body a.open').length") == 2
+        assert page.run(POOR_CONTRAST) == []
+        keep(page, "live-resolutions")
+        sound(page, f"http://127.0.0.1:{port}/")
+
+
 def test_the_page_follows_without_reload(page, tmp_path):
     training(tmp_path / "sgd", epochs=1)
     with served(tmp_path) as port:

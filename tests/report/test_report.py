@@ -74,6 +74,33 @@ def test_json_comes_back_as_it_was(report, tmp_path):
     assert again["llc"].interval() == pytest.approx(report["llc"].interval())
 
 
+def test_what_is_saved_is_loaded_from_the_same_path(report, tmp_path):
+    for name in ("folder", "v0.2", "file.json"):
+        path = report.save(tmp_path / name)
+        assert bs.Report.load(path).to_json() == report.to_json()
+        assert path.is_file() == (name == "file.json")
+    with pytest.raises(bs.InputError, match=r"page\.html — use report\.write"):
+        report.save(tmp_path / "page.html")
+
+
+def test_its_repr_is_short(report):
+    assert len(repr(report)) < 200
+    assert "1 checkpoint, Measurement(Estimate(llc = " in repr(report)
+
+
+def test_its_rows_become_a_table(report):
+    table = report.to_dataframe()
+    assert table.to_dict("records")[0]["llc"] == report["llc"].value
+
+
+def test_a_notebook_shows_the_picture_and_what_speaks_against_each(report):
+    page = report._repr_html_()
+    assert page.count("<svg") == 1
+    assert "90 % interval" in page
+    for warning in report["llc"].warnings:
+        assert html.escape(warning) in page
+
+
 @pytest.mark.parametrize(
     "text", ["", "{", "[]", '{"format": 1}', '{"format": 99, "points": [1]}', '{"format": 1, "points": 3}']
 )

@@ -9,7 +9,7 @@ from typer.core import TyperGroup
 
 from .._version import __version__
 from ..errors import BasinscopeError
-from . import data, demo, exact, measure, serve, study
+from . import compare, data, demo, exact, measure, report, serve, study
 
 
 class Commands(TyperGroup):
@@ -29,6 +29,8 @@ app.add_typer(study.app, name="study")
 app.add_typer(data.app, name="data")
 app.command()(demo.demo)
 app.command()(measure.measure)
+app.command()(compare.compare)
+app.command()(report.report)
 app.command()(serve.serve)
 
 

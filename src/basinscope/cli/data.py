@@ -9,10 +9,16 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from .options import complete_data
+
 app = typer.Typer(no_args_is_help=True, help="Data sets: what there is, and how to get it.")
 
 Folder = Annotated[
     Path | None, typer.Option("--folder", help="Where data sets live, if not $BASINSCOPE_DATA or the user's cache.")
+]
+Names = Annotated[
+    list[str],
+    typer.Argument(metavar="NAME...", help="mnist, fashion_mnist, cifar10 or svhn.", autocompletion=complete_data),
 ]
 
 
@@ -42,7 +48,7 @@ def list_data(folder: Folder = None) -> None:
 
 @app.command()
 def fetch(
-    names: Annotated[list[str], typer.Argument(metavar="NAME...", help="mnist, fashion_mnist, cifar10 or svhn.")],
+    names: Names,
     folder: Folder = None,
 ) -> None:
     """Download data sets from their usual places; an interrupted download goes on where it stopped."""
@@ -55,7 +61,7 @@ def fetch(
 
 @app.command()
 def shrink(
-    names: Annotated[list[str], typer.Argument(metavar="NAME...", help="mnist, fashion_mnist, cifar10 or svhn.")],
+    names: Names,
     to: Annotated[Path, typer.Option("--to", help="Another folder of data sets.")],
     folder: Folder = None,
 ) -> None:

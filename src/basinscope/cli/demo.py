@@ -22,7 +22,7 @@ def demo(
     out: Annotated[Path, typer.Option("--out", help="Folder to write to.")] = Path("basinscope-demo"),
     hidden: Annotated[int, typer.Option("--hidden", min=1, max=64, help="Hidden units.")] = 8,
     samples: Annotated[int | None, typer.Option("--samples", help="Use only the first so many images.")] = None,
-    budget: Annotated[float, typer.Option("--budget", help="Most sampling for λ̂, in nominal seconds.")] = 10.0,
+    budget: Annotated[float, typer.Option("--budget", help="Most sampling for λ̂, in seconds.")] = 10.0,
     seed: Annotated[int, typer.Option("--seed", help="Seed of the training and of the chains.")] = 0,
 ) -> None:
     """Train a small network on scikit-learn's digits, measure how complex it is, and write a report.

@@ -12,24 +12,28 @@ from rich.console import Console
 
 from .. import exact
 from ..errors import InputError
+from .options import Json
 
 app = typer.Typer(no_args_is_help=True, help="Learning coefficients known in closed form.")
 finite = typer.Typer(no_args_is_help=True, help="Exact values λ_t at finite nβ: what a perfect sampler would find.")
 app.add_typer(finite, name="finite")
 
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a sentence.")]
 Rank = Annotated[int, typer.Option("--rank", help="Rank of the true linear map.")]
 Prior = Annotated[str | None, typer.Option("--prior", metavar="H,H", help="Exponents h of a prior Π|w|^h.")]
 Powers = Annotated[list[int], typer.Argument(metavar="K", help="Exponents k of K = Π w^(2k).")]
 Nbeta = Annotated[float, typer.Option("--nbeta", help="nβ: sample size times inverse temperature.")]
 Gamma = Annotated[float, typer.Option("--gamma", help="Precision γ of the localising Gaussian.")]
 
+Inputs = Annotated[int, typer.Argument(metavar="INPUTS", help="Number of inputs.")]
+Hidden = Annotated[int, typer.Argument(metavar="HIDDEN", help="Number of hidden units.")]
+Outputs = Annotated[int, typer.Argument(metavar="OUTPUTS", help="Number of outputs.")]
+
 T = TypeVar("T")
 
 
 @app.command()
 def deep_linear(
-    widths: Annotated[list[int], typer.Argument(help="Layer widths, from output to input.")],
+    widths: Annotated[list[int], typer.Argument(metavar="WIDTH...", help="Layer widths, from output to input.")],
     rank: Rank,
     bias: Annotated[bool, typer.Option("--bias", help="An output bias is learned (on the first width).")] = False,
     local: Annotated[
@@ -48,7 +52,7 @@ def deep_linear(
 
 
 @app.command()
-def reduced_rank(inputs: int, hidden: int, outputs: int, rank: Rank, as_json: Json = False) -> None:
+def reduced_rank(inputs: Inputs, hidden: Hidden, outputs: Outputs, rank: Rank, as_json: Json = False) -> None:
     """Reduced-rank regression: a linear network with one hidden layer."""
     coefficient = exact.reduced_rank(inputs, hidden, outputs, rank)
     _show("reduced_rank", coefficient, as_json, inputs=inputs, hidden=hidden, outputs=outputs, rank=rank)
@@ -93,8 +97,8 @@ def polynomial(
 
 @app.command()
 def relu(
-    inputs: int,
-    outputs: int,
+    inputs: Inputs,
+    outputs: Outputs,
     groups: Annotated[
         list[str] | None, typer.Argument(metavar="UNITS,RANK", help="Units and rank of each activation group.")
     ] = None,
@@ -113,20 +117,24 @@ def relu(
 
 
 @app.command()
-def tanh(hidden: int, as_json: Json = False) -> None:
+def tanh(hidden: Hidden, as_json: Json = False) -> None:
     """A tanh network with one input and no biases that has nothing to learn."""
     _show("tanh", exact.tanh_one_input(hidden), as_json, hidden=hidden)
 
 
 @app.command()
-def regular(d: int, as_json: Json = False) -> None:
+def regular(
+    d: Annotated[int, typer.Argument(metavar="D", help="Number of parameters.")], as_json: Json = False
+) -> None:
     """A regular model with d parameters: d/2."""
     _show("regular", exact.regular(d), as_json, d=d)
 
 
 @finite.command("quadratic")
 def finite_quadratic(
-    eigenvalues: Annotated[list[float], typer.Argument(help="Eigenvalues of the Hessian of the mean loss.")],
+    eigenvalues: Annotated[
+        list[float], typer.Argument(metavar="EIGENVALUE...", help="Eigenvalues of the Hessian of the mean loss.")
+    ],
     nbeta: Nbeta,
     gamma: Gamma,
     gradient: Annotated[

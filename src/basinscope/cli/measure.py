@@ -12,67 +12,85 @@ from rich.console import Console
 from rich.markup import escape
 
 from ..errors import InputError
+from .options import Device, Gamma, Json, Loss, Nbeta, Quiet, Sampler, Seed, Strict, judge
 
 
 def measure(
     checkpoint: Annotated[
-        Path, typer.Argument(metavar="CKPT", help="A checkpoint (.safetensors, or .pt of tensors alone), or a folder.")
+        Path,
+        typer.Argument(
+            metavar="CKPT", help="A checkpoint (.safetensors, or .pt of tensors alone), or a folder of them."
+        ),
     ],
     model: Annotated[str, typer.Option("--model", metavar="PKG.MOD:BUILD", help="A function that builds the network.")],
     data: Annotated[
         str, typer.Option("--data", metavar="PKG.MOD:LOAD", help="A function that loads (x, y), a Dataset or batches.")
     ],
-    loss: Annotated[
-        str, typer.Option("--loss", help="cross_entropy, mse, gaussian, bernoulli, or PKG.MOD:NAME of your own.")
-    ] = "cross_entropy",
+    loss: Loss = "cross_entropy",
+    held_out: Annotated[
+        str,
+        typer.Option("--held-out", metavar="PKG.MOD:LOAD", help="Loads data not trained on, to measure the gap there."),
+    ] = "",
     out: Annotated[Path | None, typer.Option("--out", help="File to write; report.html unless given.")] = None,
     kind: Annotated[str, typer.Option("--format", metavar="html|md|json|parquet", help="Format of the file.")] = "",
     keep: Annotated[
-        Path | None, typer.Option("--keep", help="Folder that keeps each result: go on after a stop, follow live.")
+        Path | None,
+        typer.Option("--keep", help="Folder that keeps each result, to go on after a stop and to follow live."),
     ] = None,
-    nbeta: Annotated[
-        float | None, typer.Option("--nbeta", help="Inverse temperature nβ; n/log n unless given.")
-    ] = None,
-    gamma: Annotated[float | None, typer.Option("--gamma", help="Localisation γ; d/‖w*‖² unless given.")] = None,
+    nbeta: Nbeta = None,
+    gamma: Gamma = None,
     weight_decay: Annotated[
         float | None, typer.Option("--weight-decay", help="Λ of the predicted gap and log-det; γ/(nβ) unless given.")
     ] = None,
-    sampler: Annotated[str, typer.Option("--sampler", help="auto, hmc, minibatch, or a kernel such as sgld.")] = "auto",
+    sampler: Sampler = "auto",
+    rtol: Annotated[
+        float | None, typer.Option("--rtol", help="Wanted standard error, relative to λ̂; 0.02 unless given.")
+    ] = None,
     budget: Annotated[
-        float | None, typer.Option("--budget", help="Nominal seconds of sampling; 60, or 10 for each of many.")
+        float | None,
+        typer.Option("--budget", help="Most sampling for λ̂, in seconds; 60, or 10 for each of several checkpoints."),
     ] = None,
     selftest: Annotated[
         bool,
-        typer.Option("--selftest", help="First try these settings on a network of this size whose λ is known."),
+        typer.Option("--selftest", help="First try these settings on a network of the same size whose λ is known."),
     ] = False,
     title: Annotated[str, typer.Option("--title", help="Title of the report.")] = "",
-    device: Annotated[str, typer.Option("--device", help="cpu, cuda, …")] = "cpu",
-    seed: Annotated[int, typer.Option("--seed", help="Seed of the chains.")] = 0,
+    device: Device = "cpu",
+    seed: Seed = 0,
+    as_json: Json = False,
+    quiet: Quiet = False,
+    strict: Strict = False,
 ) -> None:
     """Measure how complex your own network is, and write the report."""
-    path, kind = _target(out, kind)
+    path, kind = target(out, kind)
     from ..report.checkpoints import Subject, measure_checkpoints  # brings torch with it
 
     sys.path.insert(0, str(Path.cwd()))  # as `python -m` has it: functions of the folder one works in
-    subject = Subject.load(model, data, loss, device)
+    subject = Subject.load(model, data, loss, device, held_out)
     settings: dict[str, Any] = {
         "nbeta": nbeta,
         "gamma": gamma,
         "weight_decay": weight_decay,
         "sampler": sampler,
+        "rtol": rtol,
         "budget": budget,
         "seed": seed,
     }
+    console = Console(highlight=False, quiet=quiet or as_json)
     if selftest:
-        _selftest(subject, checkpoint, settings)
-    report = measure_checkpoints(subject, checkpoint, settings, command=_command(), title=title, keep=keep)
+        _selftest(subject, checkpoint, settings, console)
+    report = measure_checkpoints(
+        subject, checkpoint, settings, command=_command(), title=title, keep=keep, progress=not quiet
+    )
     report.write(path, kind)
-    console = Console(highlight=False)
     console.print(report)
     console.print(f"\nwrote [bold]{escape(str(path))}[/bold]", soft_wrap=True)
+    if as_json:
+        typer.echo(report.to_json(), nl=False)
+    judge([report["llc"]], strict)
 
 
-def _selftest(subject: Any, checkpoint: Path, settings: dict[str, Any]) -> None:
+def _selftest(subject: Any, checkpoint: Path, settings: dict[str, Any], console: Console) -> None:
     """Say how well these settings do on a network like this one."""
     from ..adapters.checkpoints import read_weights
     from ..measures.selftest import selftest
@@ -82,7 +100,6 @@ def _selftest(subject: Any, checkpoint: Path, settings: dict[str, Any]) -> None:
     options = {name: value for name, value in settings.items() if name != "weight_decay" and value is not None}
     estimate = selftest(subject.at(read_weights(checkpoint), checkpoint), **options)
     planted = estimate.diagnostics
-    console = Console(highlight=False)
     console.print(
         f"[bold]selftest {estimate.verdict}[/bold]: a linear network {'-'.join(map(str, planted['widths']))} of rank "
         f"{planted['rank']} has {planted['reference']:.5g} (λ = {planted['exact']:g}), and these settings find "
@@ -93,7 +110,7 @@ def _selftest(subject: Any, checkpoint: Path, settings: dict[str, Any]) -> None:
         console.print(f"  {escape(warning)}", soft_wrap=True)
 
 
-def _target(out: Path | None, kind: str) -> tuple[Path, str]:
+def target(out: Path | None, kind: str) -> tuple[Path, str]:
     """The file to write and its format, checked before any computing starts."""
     if out is not None and out.is_dir():
         raise InputError(f"--out must be a file, and {str(out)!r} is a folder — for example {out / 'report.html'}")

@@ -25,7 +25,11 @@ def serve(
     port: Annotated[int, typer.Option("--port", min=0, max=65535, help="Port; 0 takes a free one.")] = 8765,
     token: Annotated[
         str | None,
-        typer.Option("--token", envvar="BASINSCOPE_TOKEN", help="What visitors must show; made up when one is needed."),
+        typer.Option(
+            "--token",
+            envvar="BASINSCOPE_TOKEN",
+            help="Secret that the address must carry; one is made where --host needs it.",
+        ),
     ] = None,
 ) -> None:
     """Show runs and studies in a browser as they progress. Reads only."""

@@ -15,10 +15,11 @@ import typer
 from rich.console import Console, Group
 from rich.live import Live
 from rich.markup import escape
-from rich.table import Table
 
 from ..errors import InputError
 from ..studies import CATALOGUE, Known, studies_in
+from .listing import table_of
+from .options import Json, complete_study
 
 if TYPE_CHECKING:
     from ..runs.driver import Summary
@@ -28,13 +29,19 @@ if TYPE_CHECKING:
 
 app = typer.Typer(no_args_is_help=True, help="Studies: many jobs, every result kept, here or on a cluster.")
 
-Name = Annotated[str, typer.Argument(help="A study's name or folder, file.yaml, file.py:name or package.module:name.")]
+Name = Annotated[
+    str,
+    typer.Argument(
+        metavar="STUDY",
+        help="A study's name or folder, file.yaml, file.py:name or package.module:name.",
+        autocompletion=complete_study,
+    ),
+]
 Where = Annotated[str, typer.Option("--store", help="Where results live: a folder or any fsspec path.")]
 Scale = Annotated[str | None, typer.Option("--scale", help="smoke (minutes on a laptop) or paper.")]
 Changes = Annotated[
     list[str] | None, typer.Option("-s", "--set", metavar="KEY=VALUE", help="Change a setting; dots descend.")
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 
 _SHOWN = 5  # failures shown in full
 _REFRESH = 1.0
@@ -46,10 +53,9 @@ def listed(as_json: Json = False) -> None:
     if as_json:
         typer.echo(json.dumps({name: entry.title for name, entry in _catalogue().items()}))
         return
-    table = Table.grid(padding=(0, 3))
-    for name, entry in _catalogue().items():
-        table.add_row(f"[bold]{escape(name)}[/]", escape(entry.title))
-    Console(highlight=False).print(table)
+    console = Console(highlight=False)
+    console.print(table_of(_catalogue(), Path("results")))
+    console.print("\nbasinscope study run STUDY --scale smoke", markup=False)
 
 
 @app.command()
@@ -70,7 +76,10 @@ def run(
         str, typer.Option("--only", metavar="PATTERN", help="Only jobs with such settings: 'part=truth seed=1*'.")
     ] = "",
 ) -> None:
-    """Run what is not stored yet. Stop it at any time: the same command goes on."""
+    """Run the jobs of a study that have no stored result yet.
+
+    It may be stopped at any time; the same command goes on where it stopped.
+    """
     with _extra():
         from ..runs.driver import INTERRUPTED
         from ..runs.driver import run as drive
@@ -97,7 +106,9 @@ def run(
 
 @app.command()
 def status(
-    name: Annotated[str | None, typer.Argument(help="Only this study.")] = None,
+    name: Annotated[
+        str | None, typer.Argument(metavar="[STUDY]", help="Only this study.", autocompletion=complete_study)
+    ] = None,
     store: Where = "runs",
     watch: Annotated[bool, typer.Option("--watch", help="Follow until the driver ends.")] = False,
     failures: Annotated[bool, typer.Option("--failures", help="Show tracebacks of failed jobs.")] = False,

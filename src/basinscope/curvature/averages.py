@@ -73,7 +73,7 @@ class Average:
         return (
             Check(
                 "bracket", f"[{low:.5g}, {high:.5g}]", "narrower than the Monte Carlo error", self.closed,
-                "raise the weight decay",
+                "raise weight_decay",
                 reason=f"not converged: after {self.steps} Lanczos steps the bracket [{low:.5g}, {high:.5g}] is still "
                 f"wider than the Monte Carlo error",
             ),

@@ -53,9 +53,10 @@ class Mean:
         share = self.decrement / self.criterion if self.criterion > 0 else math.inf if self.decrement > 0 else 0.0
         return Check(
             "Newton decrement", f"{share:.1%} of the criterion", f"at most {MAX_DECREMENT_SHARE:.0%}",
-            self.decrement <= MAX_DECREMENT_SHARE * self.criterion, "train on, with this weight decay",
-            reason=f"not at a minimum: this is no minimum of the regularised loss, which a Newton step would lower by "
-            f"{self.decrement / 2:.2g}, not much less than the predicted gap {self.criterion:.2g}",
+            self.decrement <= MAX_DECREMENT_SHARE * self.criterion,
+            "pass the weight_decay of the training, or train on",
+            reason=f"not at a minimum: with this weight decay the loss can still fall by {self.decrement / 2:.2g}, "
+            f"where the criterion is {self.criterion:.2g}",
         )  # fmt: skip
 
 

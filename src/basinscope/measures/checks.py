@@ -3,11 +3,81 @@
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 from ..estimates import Check
 from ..sampling import convergence
+from ..sampling.local import Outcome
 
 MAX_RELATIVE_STDERR = 0.1  # standard error, relative to what it should be small against
+MAX_VIRIAL_ERROR = 0.05  # of the virial ratio, which is 1; λ̂ has what it lacks added and charged by half
+MAX_VIRIAL_STDERRS = 4.0  # of its distance from 1, in its own standard errors
+
+
+class Balance(NamedTuple):
+    """The virial ratio E[δ·∇U]/d of chains, which is 1 for every posterior, and its standard error."""
+
+    ratio: float
+    stderr: float
+
+
+class Movement(NamedTuple):
+    """How far a mean moved over a stretch of draws, how far it may have, and the size of what moved."""
+
+    distance: float
+    most: float
+    scale: float
+
+
+def balance_of(outcome: Outcome) -> Balance:
+    """The virial ratio of a run's chains; NaN where fewer than two are alive."""
+    run = outcome.main
+    if run.alive.sum() < 2:
+        return Balance(math.nan, math.nan)
+    virial, dimension = run.summary("virial"), run.target.losses.dimension
+    return Balance(virial.mean / dimension, virial.stderr / dimension)
+
+
+def check_virial(balance: Balance, *, where: str = "") -> Check:
+    """Whether chains are in equilibrium: E[δ·∇U] = d holds for every posterior, by one integration by parts.
+
+    Args:
+        balance: the virial ratio.
+        where: at which of several temperatures, in words.
+
+    Examples:
+        >>> check_virial(Balance(0.8, 0.02)).warning
+        'not in equilibrium: the virial ratio is 0.80 instead of 1 — raise budget'
+    """
+    off = abs(balance.ratio - 1)
+    return Check(
+        "virial ratio E[δ·∇U]/d", f"{balance.ratio:.2f} ± {balance.stderr:.2g}",
+        f"1, within {MAX_VIRIAL_ERROR:g} or {MAX_VIRIAL_STDERRS:g} standard errors",
+        not (off > MAX_VIRIAL_ERROR and off > MAX_VIRIAL_STDERRS * balance.stderr),
+        "use a smaller step_size" if balance.ratio > 1 else "raise budget",
+        reason=f"not in equilibrium: the virial ratio is {balance.ratio:.2f} instead of 1{where}",
+    )  # fmt: skip
+
+
+def check_drift(moved: Movement, of: str, over: str, remedy: str) -> Check:
+    """Whether a mean is the same over two stretches of draws, but for chance.
+
+    Args:
+        moved: from one stretch to the next.
+        of: what moved, in words.
+        over: both stretches, in words.
+        remedy: what to do if it did.
+
+    Examples:
+        >>> check_drift(Movement(0.3, 0.1, 2.0), "λ̂", "the last half", "raise budget").warning
+        'not converged: λ̂ still moves by 15% over the last half — raise budget'
+    """
+    share = moved.distance / moved.scale if moved.scale else math.inf
+    return Check(
+        f"drift over {over}", f"{share:.1%} of {of}",
+        f"at most rtol, or {convergence.MAX_DRIFT_STDERRS:.1f} standard errors", not moved.distance > moved.most,
+        remedy, reason=f"not converged: {of} still moves by {share:.0%} over {over}",
+    )  # fmt: skip
 
 
 def check_mixing(

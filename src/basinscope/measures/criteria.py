@@ -6,20 +6,22 @@ import html
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Unpack
 
 from ..errors import InputError
 from ..estimates import Estimate
 from ..landscape import Landscape
 from ..progress import tracked
-from ..sampling.calibration import resolution
+from ..sampling.calibration import Resolution, resolution
 from . import loo, waic
-from .evidence import MEMORY, Asked, Evidence, gather, temperature
+from .evidence import Evidence, gather, temperature
 from .free_energy import free_energy
 from .pointwise import Pointwise
+from .posterior import MEMORY, Posterior, landscape_of, refuse_plain
 from .posterior_statistic import posterior_statistic
+from .settings import Sampling, checked, refuse_settings, takes_settings
 from .tic import tic
-from .wbic import wbic
+from .wbic import is_watanabe, wbic
 
 # Loss per sample on new data, as each criterion predicts it; free energy in nats; what draws say of themselves.
 PREDICTIVE = ("waic", "loo", "aic", "tic")
@@ -72,22 +74,15 @@ class Criteria(Mapping[str, Estimate]):
         return f"<table><tr><th>criterion</th><th>value</th><th>± draws</th><th>verdict</th></tr>{rows}</table>"
 
 
+@takes_settings
 def criteria(
     source: Any,
     *,
     only: Sequence[str] | None = None,
-    nbeta: float | None = None,
     memory: float = MEMORY,
-    gamma: float | None = None,
-    sampler: str = "auto",
-    chains: int | None = None,
-    draws: int | None = None,
-    batch_size: int | None = None,
-    rtol: float = 0.02,
-    budget: float = 60.0,
-    seed: int = 0,
     progress: bool = True,
     beta: float | None = None,
+    **settings: Unpack[Sampling],
 ) -> Criteria:
     """Every criterion, from one set of draws as far as draws decide it.
 
@@ -105,14 +100,15 @@ def criteria(
     y3, the mean cumulants of −log p. AIC and BIC count every parameter; they hold at a minimum of a regular model.
 
     Args:
-        source: a landscape, or log-likelihoods (draws, n) or (chains, draws, n); the latter leave out aic, tic, bic,
-            wbic and free_energy.
-        only: names of the criteria to compute; all unless given.
-        nbeta: inverse temperature nβ of the draws; n unless given, so that β = 1. Its former name is `beta`, for β.
+        source: a landscape, its `posterior`, or log-likelihoods (draws, n) or (chains, draws, n). The last leave out
+            aic, tic, bic, wbic and free_energy; a posterior gives wbic if it is at nβ = n/log n, and free_energy, which
+            takes chains at other temperatures too, where it is asked for.
+        only: names of the criteria to compute; all that there can be unless given.
         memory: bytes that the smoothing of loo may take.
-        gamma: localisation γ, the same for all; d/‖w*‖² unless given.
-        budget: most work of the draws, of wbic and of free_energy each, in nominal seconds.
-        sampler, chains, draws, batch_size, rtol, seed, progress: as for `waic`.
+        progress: show a bar when it takes over a second.
+        beta: former name of `nbeta`, for β.
+        settings: as for `waic`; `gamma` is the same for all, and `budget` that of the draws, of wbic and of free_energy
+            each.
 
     Examples:
         >>> import torch, basinscope as bs
@@ -122,24 +118,27 @@ def criteria(
         >>> list(table), table.aic.stderr
         (['waic', 'aic', 'bic'], 0.0)
     """
-    land = source if isinstance(source, Landscape) else None
-    names = _names(only, land)
-    asked = Asked(temperature(source, nbeta, beta), gamma, sampler, chains, draws, batch_size, rtol, budget, seed)
+    at = temperature(source, settings.get("nbeta"), beta)
+    names = _names(only, source)
     estimates: dict[str, Estimate] = {}
     if any(name in DRAWS or name in ("waic", "loo") for name in names):
         with tracked("criteria", progress) as report:
-            evidence = gather(source, asked, report, memory=memory if "loo" in names else None)
+            evidence = gather(source, at, settings, report, memory=memory if "loo" in names else None)
         estimates |= _of_draws(evidence, names)
-    if land is not None:
-        estimates |= _of_landscape(land, asked, names, progress)
+    if isinstance(source, (Landscape, Posterior)):
+        estimates |= _of_landscape(source, at, settings, names, progress)
     return Criteria({name: estimates[name] for name in names})
 
 
-def _names(only: Sequence[str] | None, land: Landscape | None) -> list[str]:
-    all_names = [*PREDICTIVE, *EVIDENCE, *DRAWS]
-    possible = all_names if land is not None else [name for name in all_names if name not in OF_A_LANDSCAPE]
+def _names(only: Sequence[str] | None, source: Any) -> list[str]:
+    all_names = possible = [*PREDICTIVE, *EVIDENCE, *DRAWS]
+    if not isinstance(source, (Landscape, Posterior)):
+        possible = [name for name in all_names if name not in OF_A_LANDSCAPE]
     if only is None:
-        return possible
+        if not isinstance(source, Posterior):
+            return possible
+        elsewhere = {"free_energy"} if is_watanabe(source.land.n, source.nbeta) else {"free_energy", "wbic"}
+        return [name for name in possible if name not in elsewhere]
     if isinstance(only, str) or not all(name in all_names for name in only):
         raise InputError(f"only must list names among {', '.join(all_names)}, got {only!r}")
     missing = [name for name in only if name not in possible]
@@ -175,32 +174,40 @@ def _cumulant(order: int) -> Any:
     return statistic
 
 
-def _of_landscape(land: Landscape, asked: Asked, names: Sequence[str], progress: bool) -> dict[str, Estimate]:
+def _of_landscape(
+    source: Landscape | Posterior, beta: float, settings: Sampling, names: Sequence[str], progress: bool
+) -> dict[str, Estimate]:
+    land = landscape_of(source)
     loss, d, n = float(land.per_sample().mean()), land.dimension, land.n
     common = {"n": n, "dimension": d, "loss": loss}
     estimates: dict[str, Estimate] = {
         "aic": Estimate("aic", loss + d / n, 0.0, diagnostics=common),
         "bic": Estimate("bic", n * loss + 0.5 * d * math.log(n), 0.0, diagnostics=common),
     }
-    shared: dict[str, Any] = {"gamma": asked.gamma, "sampler": asked.sampler, "chains": asked.chains}
-    work: dict[str, Any] = {"rtol": asked.rtol, "budget": asked.budget, "seed": asked.seed, "progress": progress}
+    if isinstance(source, Posterior):
+        refuse_settings(settings, "a posterior sampled already")
+        at, seed = source.outcome.at, source.settings.seed
+    else:
+        _, gamma, chosen = checked({**settings, "draws": None})
+        refuse_plain(chosen.sampler)
+        at, seed = resolution(land, beta * land.n, gamma), chosen.seed
+    own = Sampling(**{name: value for name, value in settings.items() if name not in ("nbeta", "draws")})  # type: ignore
     if "tic" in names:
-        estimates["tic"] = _takeuchi(land, asked, loss, progress)
+        estimates["tic"] = _takeuchi(land, at, seed, loss, progress)
     if "wbic" in names:
-        estimates["wbic"] = wbic(land, batch_size=asked.batch_size, **shared, **work)
+        estimates["wbic"] = wbic(source, progress=progress, **own)
     if "free_energy" in names:
-        estimates["free_energy"] = free_energy(land, **shared, **work)
+        estimates["free_energy"] = free_energy(source, progress=progress, **own)
     return estimates
 
 
-def _takeuchi(land: Landscape, asked: Asked, loss: float, progress: bool) -> Estimate:
-    decay = resolution(land, asked.beta * land.n, asked.gamma)
+def _takeuchi(land: Landscape, decay: Resolution, seed: int, loss: float, progress: bool) -> Estimate:
     has_density = land.loss.family != "custom" or land.loss.sample is not None
     gap = tic(
         land,
         weight_decay=decay.gamma / decay.nbeta,
         matrix="fisher" if has_density else "hessian",
-        seed=asked.seed,
+        seed=seed,
         progress=progress,
     )
     return replace(gap, value=loss + gap.value, diagnostics={**gap.diagnostics, "gap": gap.value}, bounds=None)

@@ -11,26 +11,31 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from ..checks import positive, whole, whole_seed
+from ..checks import positive
 from ..deprecated import warn_renamed
 from ..errors import InputError
 from ..estimates import Check
 from ..landscape import Landscape
 from ..progress import Report
-from ..sampling.calibration import resolution
-from ..sampling.diagnostics import split_rhat
-from ..sampling.draws import draws as onward
-from ..sampling.local import Outcome, Sampler, Settings
-from .checks import check_completion, check_mixing, check_survival
+from ..sampling.convergence import max_drift
+from ..sampling.diagnostics import split_rhat, summarize
+from .checks import (
+    Balance,
+    Movement,
+    balance_of,
+    check_completion,
+    check_drift,
+    check_mixing,
+    check_survival,
+    check_virial,
+)
 from .pointwise import Stream, as_chains, streamed
+from .posterior import Posterior, sampled_for_draws
 from .psis import Tails
+from .settings import Sampling, refuse_settings
 
-ENOUGH = 2000  # draws of all chains together, unless the user says otherwise
 MAX_DRAW_BIAS = 0.05  # share of the mean excess loss by which the smallest minibatch step may still move it
-MEMORY = 2**30  # bytes, for what is kept of every draw
-_FEWEST = 16  # draws per chain
 Keep = Callable[[NDArray[np.float64], int], None]
-_SAMPLERS = ("auto", "hmc", "minibatch")
 
 
 @dataclass(frozen=True)
@@ -76,7 +81,6 @@ class Evidence:
         trace: mean log-likelihood of every draw, (chains, draws).
         checks: whether the draws are those of the posterior.
         facts: settings and diagnostics.
-        sampler, outcome: of a landscape's chains.
     """
 
     stream: Stream
@@ -85,15 +89,13 @@ class Evidence:
     trace: NDArray[np.float64]
     checks: tuple[Check, ...] = ()
     facts: Mapping[str, Any] = field(default_factory=dict)
-    sampler: Sampler | None = None
-    outcome: Outcome | None = None
 
 
 def temperature(source: Any, nbeta: float | None, beta: float | None) -> float:
-    """Inverse temperature β of draws of a landscape, or of log-likelihoods (…, n): nβ/n, or 1 unless given.
+    """Inverse temperature β of draws: that which they are known to be at, or nβ/n, or 1 unless given.
 
     Args:
-        source: the landscape or log-likelihoods, which know n.
+        source: a posterior or landscape, or log-likelihoods (…, n), which know n.
         nbeta: nβ.
         beta: β, as it was once asked for.
 
@@ -105,137 +107,93 @@ def temperature(source: Any, nbeta: float | None, beta: float | None) -> float:
         warn_renamed("beta", "nbeta, which is n·beta", above=2)
         if nbeta is not None:
             raise InputError(f"nbeta is n times beta, got nbeta={nbeta!r} and beta={beta!r} — pass nbeta alone")
-        return positive("beta", beta)
+        positive("beta", beta)
+    if isinstance(source, Posterior):
+        if beta is not None or nbeta is not None:
+            asked = nbeta if beta is None else beta * source.land.n
+            raise InputError(
+                f"this posterior is at nbeta={source.nbeta:.6g}, got nbeta={asked:.6g} — leave it out, or sample "
+                f"another with bs.posterior(land, nbeta={asked:.6g})"
+            )
+        return source.nbeta / source.land.n
+    if beta is not None:
+        return float(beta)
     if nbeta is None:
-        return 1.0
+        return source.beta if isinstance(source, LogLikelihood) else 1.0
     rows = source.values if isinstance(source, LogLikelihood) else source
     n = rows.n if isinstance(rows, Landscape) else as_chains(rows).shape[2]
     return positive("nbeta", nbeta) / n
 
 
-@dataclass(frozen=True)
-class Asked:
-    """How to draw from a landscape's posterior; None means: choose."""
-
-    beta: float = 1.0
-    gamma: float | None = None
-    sampler: str = "auto"
-    chains: int | None = None
-    draws: int | None = None
-    batch_size: int | None = None
-    rtol: float = 0.02
-    budget: float = 60.0
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        positive("beta", self.beta)
-        if self.sampler not in _SAMPLERS:
-            raise InputError(f"unknown sampler {self.sampler!r}: expected one of {', '.join(_SAMPLERS)}")
-        if self.draws is not None:
-            whole("draws", self.draws, 2)
-        positive("budget", self.budget)
-        whole_seed(self.seed)
-
-    @property
-    def settings(self) -> Settings:
-        """Of the run that finds the posterior; the draws may then take as much work again."""
-        return Settings(
-            self.sampler,
-            chains=self.chains,
-            batch_size=self.batch_size,
-            rtol=self.rtol,
-            budget=self.budget / 2,
-            seed=self.seed,
-        )
-
-
 def gather(
-    source: Any, asked: Asked, report: Report, *, memory: float | None = None, keep: Keep | None = None
+    source: Any,
+    beta: float,
+    settings: Sampling,
+    report: Report,
+    *,
+    memory: float | None = None,
+    keep: Keep | None = None,
 ) -> Evidence:
-    """Evidence from a landscape or from a matrix of log-likelihoods.
+    """Evidence from a posterior, from a landscape whose posterior is sampled, or from a matrix of log-likelihoods.
 
     Args:
-        source: the landscape or the matrix.
-        asked: how to draw.
+        source: the posterior, the landscape or the matrix.
+        beta: inverse temperature of the draws.
+        settings: how to sample a landscape.
         report: progress.
         memory: what the smoothing of LOO may take; None for no smoothing.
         keep: called with the log-likelihoods (chains, n) of every draw of a landscape, and how many there will be.
     """
-    if isinstance(source, Landscape):
-        return _sampled(source, asked, report, memory, keep)
-    for name in ("gamma", "chains", "draws", "batch_size"):
-        if getattr(asked, name) is not None:
-            raise InputError(
-                f"{name} is about drawing from a landscape, got log-likelihoods of draws made — leave it out"
-            )
+    if isinstance(source, (Posterior, Landscape)):
+        return of_posterior(drawn(source, beta, settings, report), report, memory=memory, keep=keep)
+    refuse_settings(settings, "log-likelihoods of draws made", allowed=("nbeta",))
+    return _of_matrix(source, beta, memory)
+
+
+def drawn(source: Posterior | Landscape, beta: float, settings: Sampling, report: Report) -> Posterior:
+    """The posterior that was given, or that of the landscape that was given, at β."""
+    if isinstance(source, Posterior):
+        refuse_settings(settings, "a posterior sampled already")
+        return source
+    return sampled_for_draws(source, {**settings, "nbeta": beta * source.n}, report)
+
+
+def _of_matrix(source: Any, beta: float, memory: float | None) -> Evidence:
     known: tuple[Check, ...] = ()
     if isinstance(source, LogLikelihood):
-        if not math.isclose(source.beta, asked.beta):
+        if not math.isclose(source.beta, beta):
             n = source.values.shape[2]
-            raise InputError(
-                f"these draws are at nbeta={n * source.beta:g}, got nbeta={n * asked.beta:g} — pass theirs"
-            )
+            raise InputError(f"these draws are at nbeta={n * source.beta:g}, got nbeta={n * beta:g} — pass theirs")
         known, source = source.checks, source.values
     rows = as_chains(source)
     chains, draws, n = rows.shape
     tails = None
     if memory is not None:
-        tails = Tails(n, chains * draws, beta=asked.beta, memory=memory)
+        tails = Tails(n, chains * draws, beta=beta, memory=memory)
         tails.add(rows)
-    stream = streamed(rows, asked.beta)
+    stream = streamed(rows, beta)
     trace = rows.mean(2).numpy()
     rhat = mixing(trace) if chains > 1 and draws >= 8 else math.nan
     own = () if math.isnan(rhat) else (check_mixing(rhat, "draw longer chains"),)
-    facts = {"n": n, "beta": asked.beta, "chains": chains, "draws": draws, "rhat": rhat}
+    facts = {"n": n, "beta": beta, "chains": chains, "draws": draws, "rhat": rhat}
     return Evidence(stream, np.ones(stream.groups, bool), tails, trace, known or own, facts)
 
 
-def chains_of(land: Landscape, asked: Asked, report: Report) -> tuple[Sampler, Outcome]:
-    """Chains of the posterior at β that have converged, or have tried."""
-    sampler = Sampler(land, asked.settings)
-    at = resolution(land, asked.beta * land.n, asked.gamma)
-    return sampler, sampler.run(at, report)
-
-
-def refuse_diverged(outcome: Outcome, alive: torch.Tensor | None = None) -> None:
-    """Chains that all went to infinity have no draws, whether they did before or, as `alive` tells, while drawing."""
-    lost = outcome.diverged if alive is None else int((~alive).sum())
-    finite = bool(torch.isfinite(outcome.displacement).all()) and math.isfinite(outcome.excess)
-    if not finite or len(outcome.displacement) - lost < 2:
-        raise InputError(
-            f"the chains diverged: {lost} of {len(outcome.displacement)} — train longer, raise gamma="
-            f"{outcome.at.gamma:.3g} or lower beta"
-        )
-
-
-def count_draws(outcome: Outcome, asked: Asked, chains: int) -> int:
-    """Draws per chain: as many as asked, else enough of them, but no more work than convergence took."""
-    if asked.draws is not None:
-        return asked.draws
-    return max(_FEWEST, min(math.ceil(ENOUGH / chains), outcome.main.trace.draws))
-
-
-def thinning(outcome: Outcome, n: int) -> int:
-    """Steps per draw: a pass over all data should not cost more than the steps between."""
-    if outcome.batch_size is None:
-        return 1
-    return max(1, math.ceil(n / (3 * outcome.batch_size)))
-
-
-def _sampled(land: Landscape, asked: Asked, report: Report, memory: float | None, keep: Keep | None) -> Evidence:
-    sampler, outcome = chains_of(land, asked, report)
-    refuse_diverged(outcome)
-    chains = len(outcome.displacement)
-    count = count_draws(outcome, asked, chains)
-    stream = Stream(land.n, beta=asked.beta, groups=chains, device=land.device)
+def of_posterior(post: Posterior, report: Report, *, memory: float | None = None, keep: Keep | None = None) -> Evidence:
+    """The log-likelihoods at a posterior's draws, summed up; done once unless more of them is to be kept."""
+    known: Evidence | None = post.known.get("evidence")
+    if known is not None and keep is None and (memory is None or known.tails is not None):
+        return known
+    post.refuse_diverged()
+    land, chains, count, beta = post.land, post.chains, post.count, post.nbeta / post.land.n
+    stream = Stream(land.n, beta=beta, groups=chains, device=land.device)
     tails = None
     if memory is not None:
-        tails = Tails(land.n, chains * count, beta=asked.beta, memory=memory, device=land.device)
+        tails = Tails(land.n, chains * count, beta=beta, memory=memory, device=land.device)
     trace = np.empty((chains, count))
     alive = torch.ones(chains, dtype=torch.bool)
-    thin = thinning(outcome, land.n)
-    for number, (delta, living) in enumerate(onward(sampler, outcome, count, seed=asked.seed + 2, thin=thin)):
-        rows = -sampler.losses.per_sample(delta)
+    for number, (delta, living) in enumerate(post.draws()):
+        rows = -post.sampler.losses.per_sample(delta)
         stream.add(rows)
         if tails is not None:
             tails.add(rows)
@@ -244,32 +202,29 @@ def _sampled(land: Landscape, asked: Asked, report: Report, memory: float | None
         trace[:, number] = rows.mean(1).cpu().numpy()
         alive = living
         report(number / count, f"{number + 1} of {count} draws")
-    refuse_diverged(outcome, alive)
-    kept = alive.cpu().numpy()
-    if not kept.all():
+    post.refuse_diverged(alive)
+    living_chains = alive.cpu().numpy()
+    if not living_chains.all():
         tails = None  # the largest weights of a dead chain cannot be told from those of the others
-    rhat = mixing(trace[kept])
-    facts = facts_of(sampler, outcome) | {
-        "rhat": rhat,
-        "beta": asked.beta,
-        "chains": chains,
-        "draws": count,
-        "thin": thin,
-    }
-    return Evidence(stream, kept, tails, trace[kept], checks_of(outcome, kept, rhat), facts, sampler, outcome)
+    checks = checks_of(post, living_chains, trace[living_chains])
+    facts = facts_of(post) | {"rhat": mixing(trace[living_chains]), "beta": beta, "draws": count, "thin": post.thin}
+    evidence = Evidence(stream, living_chains, tails, trace[living_chains], checks, facts)
+    post.known["evidence"] = evidence
+    return evidence
 
 
-def facts_of(sampler: Sampler, outcome: Outcome) -> dict[str, Any]:
+def facts_of(post: Posterior) -> dict[str, Any]:
     """Settings and diagnostics of the chains."""
-    land, run = sampler.land, outcome.main
+    outcome, run = post.outcome, post.outcome.main
     return {
-        "n": land.n,
-        "dimension": land.dimension,
-        "nbeta": outcome.at.nbeta,
-        "gamma": outcome.at.gamma,
-        "loss": float(sampler.losses.base.mean()),
-        "llc": outcome.at.nbeta * outcome.excess,
+        "n": post.land.n,
+        "dimension": post.land.dimension,
+        "nbeta": post.nbeta,
+        "gamma": post.gamma,
+        "loss": float(post.sampler.losses.base.mean()),
+        "llc": post.nbeta * outcome.excess,
         "sampler": outcome.sampler,
+        "chains": post.chains,
         "step_size": run.step_size,
         "batch_size": outcome.batch_size,
         "slope": outcome.slope,
@@ -278,17 +233,56 @@ def facts_of(sampler: Sampler, outcome: Outcome) -> dict[str, Any]:
     }
 
 
-def checks_of(outcome: Outcome, alive: NDArray[np.bool_], rhat: float) -> tuple[Check, ...]:
-    """Whether the draws are those of the posterior; `rhat` is of the draws themselves."""
-    slope = abs(outcome.slope)
+def checks_of(post: Posterior, alive: NDArray[np.bool_], trace: NDArray[np.float64]) -> tuple[Check, ...]:
+    """Whether the draws are those of the posterior.
+
+    Args:
+        post: the posterior.
+        alive: the chains that lived through the draws.
+        trace: a mean over samples at every draw of those, (chains, draws), of the loss or the log-likelihood.
+    """
+    outcome = post.outcome
+    return draws_checks(
+        dead=int((~alive).sum()),
+        chains=len(alive),
+        interrupted=outcome.interrupted,
+        rhat=mixing(trace),
+        slope=outcome.slope,
+        moved=movement(trace, outcome.excess, post.settings.rtol),
+        balance=balance_of(outcome),
+    )
+
+
+def draws_checks(
+    *,
+    dead: int,
+    chains: int,
+    interrupted: bool,
+    rhat: float,
+    slope: float,
+    moved: Movement,
+    balance: Balance,
+) -> tuple[Check, ...]:
+    """The checks of draws, from what was seen of them.
+
+    Args:
+        dead, chains: how many chains did not stay finite, of how many.
+        interrupted: whether somebody stopped the run.
+        rhat: split-R̂ of the draws.
+        slope: relative bias of the mean excess loss at the step of the draws.
+        moved: by how much it moved from the draws' first half to their second.
+        balance: the virial ratio of the run.
+    """
     return (
-        check_survival(int((~alive).sum()), len(alive), "raise gamma"),
-        check_completion(outcome.interrupted, "the chains had converged"),
+        check_survival(dead, chains, "raise gamma"),
+        check_completion(interrupted, "the chains had converged"),
         check_mixing(rhat, "raise draws and budget"),
+        check_drift(moved, "the mean excess loss", "the draws", "raise draws and budget"),
+        check_virial(balance),
         Check(
-            "step-size bias", f"{slope:.1%} of the mean excess loss", f"at most {MAX_DRAW_BIAS:.0%}",
-            not slope > MAX_DRAW_BIAS, "raise budget or batch_size",
-            reason=f"biased draws: the smallest minibatch step still moves the mean excess loss by {outcome.slope:.0%}",
+            "step-size bias", f"{abs(slope):.1%} of the mean excess loss", f"at most {MAX_DRAW_BIAS:.0%}",
+            not abs(slope) > MAX_DRAW_BIAS, "raise budget or batch_size",
+            reason=f"biased draws: the smallest minibatch step still moves the mean excess loss by {slope:.0%}",
         ),
     )  # fmt: skip
 
@@ -298,3 +292,11 @@ def mixing(trace: NDArray[np.float64]) -> float:
     half = trace.shape[1] // 2
     halves = np.concatenate([trace[:, :half], trace[:, half : 2 * half]])
     return split_rhat(halves.mean(1), float(halves.var(1).mean()), half)
+
+
+def movement(trace: NDArray[np.float64], mean: float, rtol: float) -> Movement:
+    """How far the mean of a trace (chains, draws) moved from its first half to its second, and how far it may have."""
+    half = trace.shape[1] // 2
+    drift = float(trace[:, half:].mean() - trace[:, :half].mean())
+    stderr = summarize(trace, trace**2, width=1).stderr
+    return Movement(abs(drift), max_drift(stderr, mean, rtol), abs(mean))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 import torch
@@ -14,27 +14,21 @@ from ..errors import InputError
 from ..estimates import Estimate
 from ..landscape import Landscape
 from ..progress import Report, tracked
-from ..sampling.draws import draws as onward
 from .checks import check_draws
-from .evidence import Asked, chains_of, checks_of, count_draws, facts_of, gather, mixing, refuse_diverged, temperature
+from .evidence import checks_of, drawn, facts_of, gather, mixing, temperature
+from .posterior import Posterior
 from .posterior_statistic import posterior_statistic
+from .settings import Sampling, takes_settings
 
 
+@takes_settings
 def fluctuation(
     source: Any,
     *,
-    nbeta: float | None = None,
     samples: int | None = None,
-    gamma: float | None = None,
-    sampler: str = "auto",
-    chains: int | None = None,
-    draws: int | None = None,
-    batch_size: int | None = None,
-    rtol: float = 0.02,
-    budget: float = 60.0,
-    seed: int = 0,
     progress: bool = True,
     beta: float | None = None,
+    **settings: Unpack[Sampling],
 ) -> Estimate:
     """ν̂ = (β/2) Σ_i Var[log p(x_i|w)], the singular fluctuation; 2ν̂/n is the gap WAIC predicts between BtL and BgL.
 
@@ -46,10 +40,11 @@ def fluctuation(
     has the same mean as on all data: draws that saw a sample are a random part of all draws.
 
     Args:
-        source: a landscape, or log-likelihoods (draws, n) or (chains, draws, n).
-        nbeta: inverse temperature nβ of the draws; n unless given, so that β = 1. Its former name is `beta`, for β.
+        source: a landscape or its `posterior`, or log-likelihoods (draws, n) or (chains, draws, n).
         samples: per draw and chain; all unless given.
-        gamma, sampler, chains, draws, batch_size, rtol, budget, seed, progress: as for `waic`.
+        progress: show a bar when it takes over a second.
+        beta: former name of `nbeta`, for β.
+        settings: as for `waic`.
 
     Examples:
         >>> import numpy as np, basinscope as bs
@@ -57,48 +52,47 @@ def fluctuation(
         >>> round(bs.fluctuation(draws).value, 2)  # ½ · 20 · 0.01
         0.1
     """
-    asked = Asked(temperature(source, nbeta, beta), gamma, sampler, chains, draws, batch_size, rtol, budget, seed)
+    at = temperature(source, settings.get("nbeta"), beta)
     with tracked("fluctuation", progress) as report:
         if samples is None:
-            return posterior_statistic("fluctuation", gather(source, asked, report), lambda pooled: pooled.fluctuation)
-        if not isinstance(source, Landscape):
+            evidence = gather(source, at, settings, report)
+            return posterior_statistic("fluctuation", evidence, lambda pooled: pooled.fluctuation)
+        if not isinstance(source, (Landscape, Posterior)):
             raise InputError(
                 f"samples={samples} is about drawing from a landscape, got draws already made — leave it out"
             )
-        return _visited(source, asked, min(whole("samples", samples, 1), source.n), report)
+        whole("samples", samples, 1)
+        return _visited(drawn(source, at, settings, report), samples, report)
 
 
-def _visited(land: Landscape, asked: Asked, size: int, report: Report) -> Estimate:
-    sampler, outcome = chains_of(land, asked, report)
-    refuse_diverged(outcome)
-    chains = len(outcome.displacement)
-    count = count_draws(outcome, asked, chains)
-    visits = Visits(chains, land.n, size, asked.seed, land.device)
+def _visited(post: Posterior, samples: int, report: Report) -> Estimate:
+    post.refuse_diverged()
+    land, chains, count, beta = post.land, post.chains, post.count, post.nbeta / post.land.n
+    size = min(samples, land.n)
+    visits = Visits(chains, land.n, size, post.settings.seed, land.device)
     alive = torch.ones(chains, dtype=torch.bool)
     trace = np.empty((chains, count))
-    for number, (delta, living) in enumerate(onward(sampler, outcome, count, seed=asked.seed + 2)):
+    for number, (delta, living) in enumerate(post.draws()):
         indices = visits.next()
-        losses = sampler.losses.own_excess(delta, indices)
+        losses = post.sampler.losses.own_excess(delta, indices)
         visits.add(indices, losses)
         trace[:, number] = losses.mean(1).cpu().numpy()
         alive = living
         report(number / count, f"{number + 1} of {count} draws")
-    refuse_diverged(outcome, alive)
+    post.refuse_diverged(alive)
     survivors = np.flatnonzero(alive.cpu().numpy())
     if count * len(survivors) * size < 2 * land.n:
         raise InputError(
             f"{count} draws of {len(survivors)} chains on {size} of {land.n} samples see a sample fewer than two times "
             f"on average, too few for a variance — raise draws or samples"
         )
-    value = 0.5 * asked.beta * visits.variance(survivors)
+    value = 0.5 * beta * visits.variance(survivors)
     left = np.array([visits.variance(np.delete(survivors, g)) for g in range(len(survivors))])
-    stderr = 0.5 * asked.beta * math.sqrt((len(left) - 1) * left.var())
-    rhat = mixing(trace[survivors])
-    checks = (*checks_of(outcome, alive.cpu().numpy(), rhat), check_draws(stderr, abs(value)))
-    facts = facts_of(sampler, outcome) | {
-        "rhat": rhat,
-        "beta": asked.beta,
-        "chains": chains,
+    stderr = 0.5 * beta * math.sqrt((len(left) - 1) * left.var())
+    checks = (*checks_of(post, alive.cpu().numpy(), trace[survivors]), check_draws(stderr, abs(value)))
+    facts = facts_of(post) | {
+        "rhat": mixing(trace[survivors]),
+        "beta": beta,
         "draws": count,
         "samples": size,
         "visits": count * chains * size / land.n,

@@ -18,6 +18,7 @@ from ..curvature.spectra import choose, eigenvalues
 from ..errors import InputError
 from ..estimates import Check, Estimate
 from ..landscape import Landscape, check_landscape
+from .held_out import landscape_on
 from .soft_rank import Method, soft_rank
 from .tic import Curvature, chosen_matrix, tic
 
@@ -31,7 +32,7 @@ def gap(
     *,
     weight_decay: float | Mapping[str, float | Tensor] | None = None,
     method: GapMethod = "soft_rank",
-    held_out: Landscape | None = None,
+    held_out: Any = None,
     rank_method: Method = "auto",
     matrix: Curvature = "fisher",
     seed: int = 0,
@@ -56,8 +57,9 @@ def gap(
         land: the landscape of the training data, at a minimum of mean loss + ½ wᵀΛw; its n is the 1/n.
         weight_decay: λ > 0, or a dict from name patterns to numbers or tensors; not needed for the trace ratios.
         method: one of the above.
-        held_out: the same network on data it was not trained on; C, F and H are then taken there. To combine a ratio
-            from held-out data with a rank from training data, multiply `diagnostics["ratio"]` with a `soft_rank`.
+        held_out: data that the network was not trained on, as (x, y), a data set or batches, or a `Landscape` of
+            them; C, F and H are then taken there. To combine a ratio from held-out data with a rank from training
+            data, multiply `diagnostics["ratio"]` with a `soft_rank`.
         rank_method: how to compute the soft rank, see `soft_rank`.
         matrix: `fisher` or `hessian` for `tic`. Its former name is `curvature`.
         seed: of random vectors.
@@ -82,9 +84,7 @@ def gap(
         raise InputError(f"method must be one of {', '.join(map(repr, get_args(GapMethod)))}, got {method!r}")
     if weight_decay is None and method in ("soft_rank", "tic"):
         raise InputError(f"method={method!r} needs a weight_decay — pass the one the network was trained with")
-    if held_out is not None:
-        check_landscape(held_out)
-    source = land if held_out is None else _same_point(land, held_out)
+    source = land if held_out is None else landscape_on(land, held_out)
     options: dict[str, Any] = {"weight_decay": weight_decay, "seed": seed, "rtol": rtol, "progress": progress}
     if method == "tic":
         factor = tic(source, matrix=matrix, **options)
@@ -132,7 +132,7 @@ def check_calibration(balance: Ratio, held_out: bool) -> Check:
         "pass held_out data" if learned else "expect the order of magnitude only",
         reason=f"not calibrated: errors on the {'held-out' if held_out else 'training'} data are {balance.value:.2g} "
         f"times what the model expects, outside of {low:g} … {high:g}"
-        + (": it has learned them by heart, so the gap comes out too small" if learned else ""),
+        + (", as of a network that has learned them by heart: the prediction is too small" if learned else ""),
     )  # fmt: skip
 
 
@@ -166,16 +166,3 @@ def _hard_rank(land: Landscape) -> float:
         )
     values = eigenvalues(land, "fisher", method).values
     return float((values > TRUNCATION * values.max()).sum()) if len(values) else 0.0
-
-
-def _same_point(land: Landscape, other: Landscape) -> Landscape:
-    same = land.parameters.keys() == other.parameters.keys() and all(
-        tensor.shape == other.parameters[name].shape and torch.allclose(tensor, other.parameters[name].to(tensor))
-        for name, tensor in land.parameters.items()
-    )
-    if not same:
-        raise InputError(
-            "held_out must be a Landscape of the same network at the same parameters, with other data — build it from "
-            "the same model"
-        )
-    return other

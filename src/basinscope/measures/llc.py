@@ -3,64 +3,39 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 import torch
 
-from ..landscape import Landscape, check_landscape
+from ..landscape import Landscape
 from ..progress import tracked
-from ..sampling.calibration import resolution
-from ..sampling.clock import Schedule
-from ..sampling.local import Outcome, Sampler, Settings
+from ..sampling.local import Outcome, Sampler
 from ..sampling.quadratic import Quadratic
 from .basin import CALIBRATED, note, split
 from .coefficient import LearningCoefficient, at_minimum
 from .llc_checks import llc_checks
+from .posterior import Posterior, posterior_of
+from .settings import Sampling, takes_settings
 
 _TRACE_BLOCKS = 256
 _ROUNDING = {torch.float32: 1e-4, torch.float64: 1e-9}  # relative error of mean losses that no sampling removes
 _ROUNDING_OF_DROP = 1e-6
 
 
-def llc(
-    land: Landscape,
-    *,
-    nbeta: float | None = None,
-    gamma: float | None = None,
-    sampler: str = "auto",
-    chains: int | None = None,
-    draws: int | None = None,
-    step_size: float | None = None,
-    batch_size: int | None = None,
-    burn_in: float | None = None,
-    rtol: float = 0.02,
-    budget: float | Schedule = 60.0,
-    seed: int = 0,
-    progress: bool = True,
-) -> LearningCoefficient:
+@takes_settings
+def llc(land: Landscape | Posterior, *, progress: bool = True, **settings: Unpack[Sampling]) -> LearningCoefficient:
     """Local learning coefficient λ̂ = nβ (E[L_n(w)] − L_n(w*)) (Lau et al. 2023, https://arxiv.org/abs/2308.12108).
 
     The mean is over the local posterior ∝ exp(−nβ L_n(w) − (γ/2)‖w − w*‖²). On a quadratic basin λ̂ is half the soft
     rank of the Hessian, ½ Tr H(H + (γ/nβ) I)⁻¹; it is a function of the resolution (nβ, γ), and both are reported.
 
-    Nothing needs to be set. Curvature from Lanczos scales every direction; Hamiltonian Monte Carlo on all data runs
-    where it is affordable, otherwise Langevin chains with momentum on minibatches at two step sizes, extrapolated to
-    zero.
+    Nothing needs to be set.
 
     Args:
-        land: the landscape.
-        nbeta: inverse temperature nβ; n/log n unless given.
-        gamma: localisation γ; d/‖w*‖² unless given.
-        sampler: `auto`, `hmc` (all data), `minibatch` (extrapolated), or a plain kernel with nothing corrected:
-            `sgld`, `rmsprop-sgld`, `leimkuhler-matthews`, `baoab`, `sgnht`, `mala`.
-        chains, draws, step_size, batch_size, burn_in: settings of the sampler; chosen unless given.
-        rtol: wanted standard error relative to λ̂.
-        budget: most seconds on this machine, everything counted. A few transitions are made whatever they cost; where
-            they do not suffice, the verdict says so. `bs.Nominal(60)` counts arithmetic instead, so that a seed gives
-            the same bits every time; a `bs.Schedule`, as `diagnostics["schedule"]` holds it, repeats a run bit for bit.
-        seed: of all random numbers.
+        land: the landscape, or its `posterior`, whose nβ and γ are then those of λ̂.
         progress: show a bar when it takes over a second.
+        settings: `nbeta` (n/log n unless given), `gamma`, `sampler`, `budget` and all others of `posterior`.
 
     Returns:
         An `Estimate`; `diagnostics` holds R̂, ESS, the virial ratio E[δ·∇U]/d (1 in equilibrium), the heat capacity
@@ -75,13 +50,9 @@ def llc(
         >>> abs(est.value - 1.5) < 0.15, est.stderr < 0.05
         (True, True)
     """
-    check_landscape(land)
-    settings = Settings(sampler, chains, draws, step_size, batch_size, burn_in, rtol, budget, seed)
-    at = resolution(land, nbeta, gamma)
     with tracked("llc", progress) as report:
-        measured = Sampler(land, settings)
-        outcome = measured.run(at, report)
-    return judged(measured, outcome)
+        post = posterior_of(land, settings, report)
+    return judged(post.sampler, post.outcome)
 
 
 def judged(measured: Sampler, outcome: Outcome) -> LearningCoefficient:

@@ -8,12 +8,19 @@ from typing import Any
 
 from ..estimates import Check
 from ..sampling import convergence
-from .checks import check_completion, check_mixing, check_precision, check_survival
+from .checks import (
+    Balance,
+    Movement,
+    check_completion,
+    check_drift,
+    check_mixing,
+    check_precision,
+    check_survival,
+    check_virial,
+)
 
 # Shares are of λ̂ itself, or of the basin where that is more: they judge the sampling, wherever w* is.
 MIN_ACCEPTANCE = 0.1  # accepted proposals of a Metropolis sampler
-MAX_VIRIAL_ERROR = 0.05  # of the virial ratio, which is 1; λ̂ has what it lacks added and charged by half
-MAX_VIRIAL_STDERRS = 4.0  # of its distance from 1, in its own standard errors
 MAX_STEP_BIAS = 0.15  # distance of the smallest step from the extrapolation to zero
 MAX_LOCALISER_SHARE = 0.7  # −∂log λ̂/∂log γ, which is 1 in a basin without curvature
 
@@ -52,9 +59,10 @@ def _checks(value: float, stderr: float, seen: Mapping[str, Any]) -> Iterator[Ch
             when=f"where the standard error is at most {convergence.PRECISE:g} rtol",
         )  # fmt: skip
     if seen.get("drift") is not None:
-        yield _drift(abs(seen["drift"]), convergence.max_drift(stderr, scale, seen["rtol"]), scale)
+        moved = Movement(abs(seen["drift"]), convergence.max_drift(stderr, scale, seen["rtol"]), scale)
+        yield check_drift(moved, of, "the last half", "raise budget")
     if seen.get("virial") is not None:
-        yield _virial(seen["virial"], seen["virial_stderr"])
+        yield check_virial(Balance(seen["virial"], seen["virial_stderr"]))
     yield _step_bias(seen["sampler"], seen.get("slope"))
     if value > 0 and seen.get("gamma_slope") is not None and seen.get("largest_eigenvalue") is not None:
         yield _localiser(seen, value)
@@ -89,28 +97,6 @@ def _acceptance(share: float) -> Check:
     return Check(
         "accepted proposals", f"{share:.0%}", f"at least {MIN_ACCEPTANCE:.0%}", share >= MIN_ACCEPTANCE,
         "lower step_size", reason=f"not converged: only {share:.0%} of proposals are accepted",
-    )  # fmt: skip
-
-
-def _drift(drift: float, most: float, scale: float) -> Check:
-    """Whether λ̂ of the last half's two parts is the same, but for chance."""
-    moved = drift / scale if scale else math.inf
-    return Check(
-        "drift over the last half", f"{moved:.1%} of λ̂",
-        f"at most rtol, or {convergence.MAX_DRIFT_STDERRS:.1f} standard errors", not drift > most, "raise budget",
-        reason=f"not converged: λ̂ still moves by {moved:.0%} over the run's last half",
-    )  # fmt: skip
-
-
-def _virial(ratio: float, stderr: float) -> Check:
-    """E[δ·∇U] = d holds for every posterior, by one integration by parts."""
-    off = abs(ratio - 1)
-    return Check(
-        "virial ratio E[δ·∇U]/d", f"{ratio:.2f} ± {stderr:.2g}",
-        f"1, within {MAX_VIRIAL_ERROR:g} or {MAX_VIRIAL_STDERRS:g} standard errors",
-        not (off > MAX_VIRIAL_ERROR and off > MAX_VIRIAL_STDERRS * stderr),
-        "use a smaller step_size" if ratio > 1 else "raise budget",
-        reason=f"not in equilibrium: the virial ratio is {ratio:.2f} instead of 1",
     )  # fmt: skip
 
 

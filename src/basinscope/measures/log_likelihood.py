@@ -2,39 +2,37 @@
 
 from __future__ import annotations
 
+from typing import Unpack
+
 import numpy as np
 from numpy.typing import NDArray
 
 from ..checks import positive
 from ..errors import InputError
-from ..landscape import Landscape, check_landscape
+from ..landscape import Landscape
 from ..progress import tracked
-from .evidence import MEMORY, Asked, LogLikelihood, gather, temperature
+from .evidence import LogLikelihood, gather, temperature
+from .posterior import MEMORY, Posterior, landscape_of
+from .settings import Sampling, takes_settings
 
 
+@takes_settings
 def log_likelihood(
-    land: Landscape,
+    land: Landscape | Posterior,
     *,
-    nbeta: float | None = None,
     memory: float = MEMORY,
-    gamma: float | None = None,
-    sampler: str = "auto",
-    chains: int | None = None,
-    draws: int | None = None,
-    batch_size: int | None = None,
-    rtol: float = 0.02,
-    budget: float = 60.0,
-    seed: int = 0,
     progress: bool = True,
     beta: float | None = None,
+    **settings: Unpack[Sampling],
 ) -> LogLikelihood:
     """log p(x_i | w_s) for every sample and draw, for other tools; `waic` and `loo` need no such matrix.
 
     Args:
-        land: the landscape, whose local posterior at inverse temperature β is sampled.
-        nbeta: inverse temperature nβ of the draws; n unless given, so that β = 1. Its former name is `beta`, for β.
+        land: the landscape, whose local posterior is sampled, or its `posterior`.
         memory: bytes that the matrix may take, 8·chains·draws·n.
-        gamma, sampler, chains, draws, batch_size, rtol, budget, seed, progress: as for `waic`; the draws are the same.
+        progress: show a bar when it takes over a second.
+        beta: former name of `nbeta`, for β.
+        settings: as for `waic`; the draws are the same.
 
     Examples:
         >>> import torch, basinscope as bs
@@ -48,8 +46,8 @@ def log_likelihood(
         >>> matrix.to_arviz().log_likelihood["target"].dims
         ('chain', 'draw', 'observation')
     """
-    check_landscape(land)
-    asked = Asked(temperature(land, nbeta, beta), gamma, sampler, chains, draws, batch_size, rtol, budget, seed)
+    landscape_of(land)
+    at = temperature(land, settings.get("nbeta"), beta)
     rows: list[NDArray[np.float64]] = []
     limit = positive("memory", memory)
 
@@ -63,5 +61,5 @@ def log_likelihood(
         rows.append(block)
 
     with tracked("log-likelihood", progress) as report:
-        evidence = gather(land, asked, report, keep=keep)
-    return LogLikelihood(np.stack(rows, axis=1)[evidence.alive], asked.beta, evidence.checks, evidence.facts)
+        evidence = gather(land, at, settings, report, keep=keep)
+    return LogLikelihood(np.stack(rows, axis=1)[evidence.alive], at, evidence.checks, evidence.facts)

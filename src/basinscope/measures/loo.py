@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any, Literal, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,29 +12,24 @@ from numpy.typing import NDArray
 from ..errors import InputError
 from ..estimates import Check, Estimate
 from ..progress import tracked
-from .evidence import MEMORY, Asked, Evidence, gather, temperature
+from .evidence import Evidence, gather, temperature
+from .posterior import MEMORY
 from .posterior_statistic import posterior_statistic
 from .psis import reliable_shape
+from .settings import Sampling, takes_settings
 
 Method = Literal["psis", "importance"]
 
 
+@takes_settings
 def loo(
     source: Any,
     *,
-    nbeta: float | None = None,
     method: Method = "psis",
     memory: float = MEMORY,
-    gamma: float | None = None,
-    sampler: str = "auto",
-    chains: int | None = None,
-    draws: int | None = None,
-    batch_size: int | None = None,
-    rtol: float = 0.02,
-    budget: float = 60.0,
-    seed: int = 0,
     progress: bool = True,
     beta: float | None = None,
+    **settings: Unpack[Sampling],
 ) -> Estimate:
     """CvL = −(1/n) Σ_i log (E[p_i^(1−β)] / E[p_i^(−β)]), the leave-one-out loss per sample, without a refit.
 
@@ -44,11 +39,13 @@ def loo(
     `elpd_loo`.
 
     Args:
-        source: a landscape, whose local posterior is sampled, or log-likelihoods (draws, n) or (chains, draws, n).
-        nbeta: inverse temperature nβ of the draws; n unless given, so that β = 1. Its former name is `beta`, for β.
+        source: a landscape, whose local posterior is sampled, or its `posterior`; or log-likelihoods (draws, n) or
+            (chains, draws, n).
         method: `psis`, or `importance` for the plain weights.
         memory: bytes that smoothing may take: 16·n·(3√S + 1) are needed.
-        gamma, sampler, chains, draws, batch_size, rtol, budget, seed, progress: as for `waic`.
+        progress: show a bar when it takes over a second.
+        beta: former name of `nbeta`, for β.
+        settings: as for `waic`.
 
     Returns:
         The estimate; `diagnostics["pointwise"]` holds each sample's part and k̂. When no k̂ is in range, the verdict is
@@ -63,9 +60,11 @@ def loo(
     """
     if method not in ("psis", "importance"):
         raise InputError(f"method must be 'psis' or 'importance', got {method!r}")
-    asked = Asked(temperature(source, nbeta, beta), gamma, sampler, chains, draws, batch_size, rtol, budget, seed)
+    at = temperature(source, settings.get("nbeta"), beta)
     with tracked("loo", progress) as report:
-        return from_evidence(gather(source, asked, report, memory=memory if method == "psis" else None))
+        if method == "psis":
+            return from_evidence(gather(source, at, settings, report, memory=memory))
+        return from_evidence(replace(gather(source, at, settings, report), tails=None))
 
 
 def from_evidence(evidence: Evidence) -> Estimate:

@@ -175,6 +175,9 @@ class Measurement:
         """All estimates, λ̂ and its quadratic part first."""
         return {"llc": self.llc, "half_soft_rank": self.quadratic, **self.estimates}
 
+    def __repr__(self) -> str:
+        return f"Measurement({self.llc!r} and {len(self.by_name) - 1} more)"
+
     @property
     def interrupted(self) -> bool:
         """Whether sampling was stopped before its end."""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 import torch
@@ -14,19 +15,25 @@ from ..checks import positive
 from ..curvature.spectra import MAX_HESSIAN_DIMENSION, choose
 from ..errors import BasinscopeError
 from ..estimates import Estimate
-from ..landscape import Landscape, check_landscape
+from ..landscape import Landscape
 from ..progress import Report, tracked
 from ..samples import digest
+from ..sampling.calibration import resolution
+from ..sampling.clock import Schedule
 from ..sampling.cost import cost
 from .criteria import criteria
 from .gap import gap
+from .held_out import landscape_on, measured_gap
 from .llc import llc
 from .log_det import log_det
 from .measured import ChainTraces, LandscapeFacts, Measurement, SpectrumCurve
+from .posterior import Posterior, landscape_of
+from .remedies import followable
+from .settings import Sampling, checked, takes_settings
 from .soft_rank import Matrix, soft_rank
 from .spectrum import Spectrum, spectrum
 from .trace import trace
-from .wbic import from_llc
+from .wbic import from_llc, is_watanabe
 
 _PRODUCTS = 600  # matrix–vector products that the curvature of a large network takes
 _PRODUCT = 2.5  # gradients that one of them costs
@@ -38,18 +45,15 @@ _SHARE = 0.25  # of the budget, for the draws behind WAIC and LOO, which are at 
 _POLE = 3.0  # times a negative eigenvalue: closer to it σ/(σ + Λ) is all about that one direction
 
 
+@takes_settings
 def measurement(
-    land: Landscape,
+    land: Landscape | Posterior,
     *,
-    nbeta: float | None = None,
-    gamma: float | None = None,
     weight_decay: float | None = None,
-    sampler: str = "auto",
-    rtol: float = 0.02,
-    budget: float = 60.0,
+    held_out: Any = None,
     brief: bool = False,
-    seed: int = 0,
     progress: bool = True,
+    **settings: Unpack[Sampling],
 ) -> Measurement:
     """λ̂ by sampling, its quadratic part by curvature, and every other view of the same basin.
 
@@ -58,12 +62,14 @@ def measurement(
     rank does not exist, and the Fisher matrix, which is the Hessian's positive part at a good fit, takes its place.
 
     Args:
-        land: the landscape.
-        nbeta, gamma, sampler, rtol, budget, seed: as for `llc`; curvature gets as much again as `budget`, and looks at
-            part of the data where all of them would take longer; the draws behind WAIC and LOO get a quarter of it.
+        land: the landscape, or its `posterior`.
         weight_decay: Λ of the predicted gap and the log-determinant; γ/(nβ) unless given.
+        held_out: data that the network was not trained on, or a landscape of them: the gap is measured there beside
+            the predicted one, which then takes its ratio of mistakes from them.
         brief: λ̂, its quadratic part and the trace only: what is followed along many checkpoints.
         progress: show bars.
+        settings: those of `posterior`, as for `llc`; curvature gets as much again as `budget`, and looks at part of the
+            data where all of them would take longer; the draws behind WAIC and LOO get a quarter of it.
 
     Examples:
         >>> import torch, basinscope as bs
@@ -76,15 +82,12 @@ def measurement(
     """
     if weight_decay is not None:
         positive("weight_decay", weight_decay)
-    check_landscape(land)
+    source, land = land, landscape_of(land)
     parts = _Parts()
-    coefficient = parts.timed(
-        "llc",
-        lambda: llc(
-            land, nbeta=nbeta, gamma=gamma, sampler=sampler, rtol=rtol, budget=budget, seed=seed, progress=progress
-        ),
-    )
+    coefficient = followable("llc", parts.timed("llc", lambda: llc(source, progress=progress, **settings)))
     diagnostics = coefficient.diagnostics
+    chosen = source.settings if isinstance(source, Posterior) else checked(settings)[2]
+    budget, seed = chosen.budget, chosen.seed
     view = _affordable(land, budget)
     decay = diagnostics["gamma"] / diagnostics["nbeta"] if weight_decay is None else weight_decay
     with tracked("curvature", progress) as report:
@@ -93,10 +96,12 @@ def measurement(
         others = {
             "hessian_trace": parts.attempt("hessian_trace", lambda: trace(view, rtol=0.02, seed=seed, progress=False))
         }
-        values = None if brief else _rest(land, view, coefficient, decay, budget, seed, parts, others, report)
+        values = None if brief else _rest(
+            source, view, coefficient, decay, budget, held_out, seed, parts, others, report
+        )  # fmt: skip
     remarks = [
-        (nbeta is None, "nβ = n/log n, Watanabe's temperature"),
-        (gamma is None, "γ = d/‖w*‖², a localiser as wide as the weights are large"),
+        (is_watanabe(land.n, diagnostics["nbeta"]), "nβ = n/log n, Watanabe's temperature"),
+        (diagnostics["gamma"] == resolution(land).gamma, "γ = d/‖w*‖², a localiser as wide as the weights are large"),
         (
             weight_decay is None and not brief,
             f"Λ = γ/(nβ) = {decay:.3g} for the predicted gap and the log-determinant",
@@ -111,6 +116,8 @@ def measurement(
         ),
     ]
     notes = [text for applies, text in remarks if applies]
+    others = {name: followable(name, estimate) for name, estimate in others.items()}
+    half = followable("half_soft_rank", half)
     return Measurement(
         subject_of(land), coefficient, half, curve, others, ChainTraces.of(coefficient),
         None if values is None else SpectrumCurve.of(values), notes, parts.seconds,
@@ -118,11 +125,12 @@ def measurement(
 
 
 def _rest(
-    land: Landscape,
+    source: Landscape | Posterior,
     view: Landscape,
     coefficient: Estimate,
     decay: float,
-    budget: float,
+    budget: float | Schedule,
+    held_out: Any,
     seed: int,
     parts: _Parts,
     others: dict[str, Estimate],
@@ -130,6 +138,7 @@ def _rest(
 ) -> Spectrum | None:
     """Spectrum, log-determinant and criteria, into `others`."""
     report(0.4, "spectrum")
+    land = landscape_of(source)
     values: list[Spectrum] = []
 
     def ends() -> Estimate:
@@ -138,26 +147,28 @@ def _rest(
 
     others["largest_eigenvalue"] = parts.attempt("spectrum", ends)
     share = view.n / land.n  # the gap carries 1/n of the data it is taken on
+    other = None if held_out is None else landscape_on(land, held_out)
+    beside = None if other is None else _affordable(other, budget)
     for name, compute in (
         ("log_det", lambda: log_det(view, weight_decay=decay, seed=seed, progress=False)),
         ("wbic", lambda: from_llc(land, coefficient)),
-        ("gap", lambda: _scaled(gap(view, weight_decay=decay, seed=seed, progress=False), share)),
+        ("gap", lambda: _scaled(gap(view, weight_decay=decay, held_out=beside, seed=seed, progress=False), share)),
     ):
         others[name] = parts.attempt(name, compute)
+    if other is not None:
+        others["measured_gap"] = parts.attempt("measured_gap", lambda: measured_gap(land, other))
     report(0.7, "criteria")
-    gamma, sampler = coefficient.diagnostics["gamma"], coefficient.diagnostics["sampler"]
-    others |= parts.attempts(
-        _CRITERIA,
-        lambda: criteria(
-            land,
-            only=_CRITERIA,
-            gamma=gamma,
-            sampler=sampler if sampler in ("hmc", "minibatch") else "auto",
-            budget=_SHARE * budget,
-            seed=seed,
-            progress=False,
-        ),
-    )
+    sampler = coefficient.diagnostics["sampler"]
+    settings: Sampling = {
+        "gamma": coefficient.diagnostics["gamma"],
+        "sampler": sampler if sampler in ("hmc", "minibatch") else "auto",
+        "budget": _SHARE * budget,
+        "seed": seed,
+    }
+    bayes: Landscape | Posterior = land
+    if isinstance(source, Posterior) and math.isclose(source.nbeta, land.n):  # its draws are at β = 1
+        bayes, settings = source, {}
+    others |= parts.attempts(_CRITERIA, lambda: criteria(bayes, only=_CRITERIA, progress=False, **settings))
     return values[0] if values else None
 
 
@@ -189,10 +200,11 @@ class _Parts:
             return Estimate.failed(name, error)
 
 
-def _affordable(land: Landscape, budget: float) -> Landscape:
+def _affordable(land: Landscape, budget: float | Schedule) -> Landscape:
     """As much of the data as curvature can look at within the budget, evenly chosen."""
+    seconds = budget.seconds if isinstance(budget, Schedule) else budget
     products = max(_PRODUCTS, land.dimension if land.dimension <= MAX_HESSIAN_DIMENSION else 0)
-    most = budget / (products * _PRODUCT * cost(land).each)
+    most = seconds / (products * _PRODUCT * cost(land).each)
     if most >= land.n:
         return land
     count = min(land.n, max(_FEWEST, int(most)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Unpack
 
 from torch import Tensor
 
@@ -15,6 +15,7 @@ from ..sampling.calibration import Resolution, resolution
 from .llc import llc
 from .operator_norm import operator_norm
 from .planting import PlantedNetwork, plant
+from .settings import Sampling, checked, takes_settings
 
 _STEEP = 100.0  # least stiffness nβσ of the planted network in units of γ
 _FEW = 4096  # samples on which the user's steepest direction is sought
@@ -25,22 +26,8 @@ CHANCE_STDERRS = 2.0  # standard errors that an error may owe to chance
 _COUPLING = 0.006  # relative error of the planted network's value at finite resolution
 
 
-def selftest(
-    land: Landscape,
-    *,
-    nbeta: float | None = None,
-    gamma: float | None = None,
-    sampler: str = "auto",
-    chains: int | None = None,
-    draws: int | None = None,
-    step_size: float | None = None,
-    batch_size: int | None = None,
-    burn_in: float | None = None,
-    rtol: float = 0.02,
-    budget: float = 60.0,
-    seed: int = 0,
-    progress: bool = True,
-) -> Estimate:
+@takes_settings
+def selftest(land: Landscape, *, progress: bool = True, **settings: Unpack[Sampling]) -> Estimate:
     """Can `llc` with these settings be trusted on a network like this one? It is tried on one whose λ is known.
 
     A deep linear network with the landscape's layer widths, depth, number of samples, precision and steepest curvature
@@ -60,8 +47,8 @@ def selftest(
 
     Args:
         land: the landscape whose measurement is in question.
-        nbeta, gamma, sampler, chains, draws, step_size, batch_size, burn_in, rtol, budget, seed, progress: as for
-            `llc`.
+        progress: show a bar when it takes over a second.
+        settings: those of `posterior`, as for `llc`.
 
     Returns:
         An `Estimate` of the relative error λ̂/λ_t − 1 with its standard error s. Two standard errors of it may be
@@ -80,16 +67,15 @@ def selftest(
         (True, [3, 4, 1], 1.5)
     """
     check_landscape(land)
+    nbeta, gamma, chosen = checked(settings)
     at = resolution(land, nbeta, gamma)
     widths = widths_of(land)
     planted = plant(
-        widths, min(widths) - 1, land.n, curvature=_curvature(land, at, len(widths) - 1, seed), seed=seed,
-        dtype=land.dtype, device=land.device,
+        widths, min(widths) - 1, land.n, curvature=_curvature(land, at, len(widths) - 1, chosen.seed),
+        seed=chosen.seed, dtype=land.dtype, device=land.device,
     )  # fmt: skip
-    estimate = llc(
-        planted.land, nbeta=at.nbeta, gamma=at.gamma, sampler=sampler, chains=chains, draws=draws, step_size=step_size,
-        batch_size=batch_size, burn_in=burn_in, rtol=rtol, budget=budget, seed=seed, progress=progress,
-    )  # fmt: skip
+    own: Sampling = {**settings, "nbeta": at.nbeta, "gamma": at.gamma}
+    estimate = llc(planted.land, progress=progress, **own)
     return relative_error(land, planted, at, estimate)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any
@@ -17,9 +17,10 @@ from ..estimates import Check, Estimate
 from ..landscape import Landscape
 from ..progress import Report, tracked
 from ..sampling.calibration import resolution
+from ..sampling.convergence import max_drift
 from ..sampling.local import SEEDS, Settings
 from ..sampling.tempered import TEMPERED_SAMPLERS, TemperedMean, tempered_means
-from .checks import check_mixing, check_precision, check_survival
+from .checks import Balance, Movement, check_drift, check_mixing, check_precision, check_survival, check_virial
 
 Array = NDArray[np.float64]
 
@@ -125,7 +126,7 @@ def temperature_regression(
             )  # fmt: skip
             step = partial(_step, report, number, len(listed))
             sets.append(tempered_means(land, ladder, gammas[number], settings, step, by_nuts=by_nuts))
-    return judged(sets, [land.n for land in listed], gammas)
+    return judged(sets, [land.n for land in listed], gammas, rtol)
 
 
 def _step(report: Report, number: int, sets: int, fraction: float, text: str) -> None:
@@ -134,7 +135,7 @@ def _step(report: Report, number: int, sets: int, fraction: float, text: str) ->
 
 
 def judged(
-    sets: Sequence[Sequence[TemperedMean]], sizes: Sequence[int], gammas: Sequence[float]
+    sets: Sequence[Sequence[TemperedMean]], sizes: Sequence[int], gammas: Sequence[float], rtol: float = 0.02
 ) -> TemperatureRegression:
     """The estimate with its verdict, from the means of every data set."""
     points = [mean for means in sets for mean in means]
@@ -147,6 +148,9 @@ def judged(
     slopes, errors = np.array([line.slope for line in lines]), np.array([line.stderr for line in lines])
     value, stderr, spread = pooled(slopes, errors)
     explained = _explained(sets, value)
+    weights = 1 / (errors**2 + spread**2)
+    weights = weights / weights.sum()
+    drifts = np.array([_fitted(means, [mean.drift for mean in means]).slope for means in sets])
     diagnostics = {
         "r_squared": explained,
         "data_sets": len(sets),
@@ -156,13 +160,16 @@ def judged(
         "slope_stderrs": errors.tolist(),
         "intercepts": [line.intercept for line in lines],
         "spread": spread,
+        "drift": abs(float(weights @ drifts)),
+        "monte_carlo_stderr": float(np.linalg.norm(weights * errors)),
+        "rtol": rtol,
         "rhat": max(point.rhat for point in points),
         "divergences": sum(point.divergences for point in points),
         "sampler": points[0].sampler,
         "points": [{"data_set": number, **asdict(point)} for number, means in enumerate(sets) for point in means],
     }
     freedom = len(sets) - 1 if len(sets) > 1 else math.inf
-    checks = temperature_checks(value, stderr, points, diagnostics)
+    checks = tuple(temperature_checks(value, stderr, points, diagnostics))
     return TemperatureRegression("temperature_regression", value, stderr, checks, diagnostics, freedom=freedom)
 
 
@@ -223,10 +230,11 @@ def _ladder(land: Landscape, betas: Sequence[float] | None) -> list[float]:
     return ladder
 
 
-def _fitted(means: Sequence[TemperedMean]) -> Line:
+def _fitted(means: Sequence[TemperedMean], values: Sequence[float] | None = None) -> Line:
+    """The line through the means of one data set, or through other values at their temperatures with their weights."""
     return line_fit(
         [1 / mean.beta for mean in means],
-        [mean.mean for mean in means],
+        [mean.mean for mean in means] if values is None else values,
         np.diag([max(mean.stderr, 1e-12 * (1 + abs(mean.mean))) ** 2 for mean in means]),
     )
 
@@ -244,28 +252,31 @@ def _explained(sets: Sequence[Sequence[TemperedMean]], slope: float) -> float:
 
 def temperature_checks(
     value: float, stderr: float, points: Sequence[TemperedMean], seen: Mapping[str, Any]
-) -> tuple[Check, ...]:
+) -> Iterator[Check]:
     """Whether the means are known, rise along a line, and come from more than one data set."""
     apart = [point for point in points if not _mixing(point).passed]
     where = f"at worst, in {len(apart)} of {len(points)} runs"
-    return (
-        Check(
-            "slope", f"{value:.4g}", "positive", value > 0, "lower gamma, or use more data sets", "failure",
-            f"no slope: E[nL_n] does not rise with temperature (λ̂ = {value:.3g})",
-        ),
-        Check(
-            "data sets", f"{seen['data_sets']}", "several", seen["data_sets"] > 1, "pass several",
-            reason="one data set: the error that other data would show is not in the standard error",
-        ),
-        _mixing(max(apart or points, key=lambda point: point.rhat), where),
-        _divergence(seen["divergences"], points, seen["sampler"]),
-        Check(
-            "R² of the lines", f"{seen['r_squared']:.2f}", f"at least {MIN_R_SQUARED:g}",
-            not seen["r_squared"] < MIN_R_SQUARED, "use more data sets, or temperatures closer together",
-            reason=f"not a line: R² = {seen['r_squared']:.2f}",
-        ),
-        check_precision(stderr, abs(value), "λ̂", "use more data sets"),
+    yield Check(
+        "slope", f"{value:.4g}", "positive", value > 0, "lower gamma, or use more data sets", "failure",
+        f"no slope: E[nL_n] does not rise with temperature (λ̂ = {value:.3g})",
     )  # fmt: skip
+    yield Check(
+        "data sets", f"{seen['data_sets']}", "several", seen["data_sets"] > 1, "pass several",
+        reason="one data set: the error that other data would show is not in the standard error",
+    )  # fmt: skip
+    yield _mixing(max(apart or points, key=lambda point: point.rhat), where)
+    if math.isfinite(seen["drift"]):
+        most = max_drift(seen["monte_carlo_stderr"], value, seen["rtol"])
+        yield check_drift(Movement(seen["drift"], most, abs(value)), "λ̂", "the last half", "raise budget")
+    if all(math.isfinite(point.virial) for point in points):  # NUTS looks at none
+        yield _worst_balance(points)
+    yield _divergence(seen["divergences"], points, seen["sampler"])
+    yield Check(
+        "R² of the lines", f"{seen['r_squared']:.2f}", f"at least {MIN_R_SQUARED:g}",
+        not seen["r_squared"] < MIN_R_SQUARED, "use more data sets, or temperatures closer together",
+        reason=f"not a line: R² = {seen['r_squared']:.2f}",
+    )  # fmt: skip
+    yield check_precision(stderr, abs(value), "λ̂", "use more data sets")
 
 
 def _mixing(point: TemperedMean, where: str = "between chains") -> Check:
@@ -273,6 +284,15 @@ def _mixing(point: TemperedMean, where: str = "between chains") -> Check:
     precise = point.stderr < MAX_STDERR_OF_PRECISE * abs(point.mean)
     when = f"where the mean is known to {MAX_STDERR_OF_PRECISE:.0%}"
     return check_mixing(point.rhat, "raise budget or draws", precise=precise, when=when, where=where)
+
+
+def _worst_balance(points: Sequence[TemperedMean]) -> Check:
+    """The virial ratio of the run that is furthest from equilibrium."""
+
+    def check(point: TemperedMean) -> Check:
+        return check_virial(Balance(point.virial, point.virial_stderr), where=f", at β = {point.beta:.2g}")
+
+    return check(max(points, key=lambda point: (not check(point).passed, abs(point.virial - 1))))
 
 
 def _divergence(count: int, points: Sequence[TemperedMean], sampler: str) -> Check:

@@ -3,32 +3,26 @@
 from __future__ import annotations
 
 import math
+from typing import Unpack
 
 from ..errors import InputError
 from ..estimates import Estimate
 from ..landscape import Landscape, watanabe_nbeta
 from .llc import llc
+from .posterior import Posterior, landscape_of
+from .settings import Sampling, takes_settings
 
 
-def wbic(
-    land: Landscape,
-    *,
-    gamma: float | None = None,
-    sampler: str = "auto",
-    chains: int | None = None,
-    draws: int | None = None,
-    step_size: float | None = None,
-    batch_size: int | None = None,
-    burn_in: float | None = None,
-    rtol: float = 0.02,
-    budget: float = 60.0,
-    seed: int = 0,
-    progress: bool = True,
-) -> Estimate:
+@takes_settings
+def wbic(land: Landscape | Posterior, *, progress: bool = True, **settings: Unpack[Sampling]) -> Estimate:
     """WBIC = E[n L_n(w)] over the local posterior at β = 1/log n (Watanabe 2013), an estimate of the free energy.
 
-    It is n L_n(w*) + λ̂ log n, so it comes from the same chains as λ̂, with the same checks; the arguments are those
-    of `llc`, and `rtol` is relative to λ̂ log n.
+    It is n L_n(w*) + λ̂ log n, so it comes from the same chains as λ̂, with the same checks.
+
+    Args:
+        land: the landscape, or its `posterior` at nβ = n/log n.
+        progress: show a bar when it takes over a second.
+        settings: those of `posterior`; `rtol` is relative to λ̂ log n, and `nbeta` can only be n/log n.
 
     Examples:
         >>> import torch, basinscope as bs
@@ -39,30 +33,17 @@ def wbic(
         >>> abs(est.value - 1.5 * 6.2146) < 1.0, est.stderr < 0.3
         (True, True)
     """
-    coefficient = llc(
-        land,
-        gamma=gamma,
-        sampler=sampler,
-        chains=chains,
-        draws=draws,
-        step_size=step_size,
-        batch_size=batch_size,
-        burn_in=burn_in,
-        rtol=rtol,
-        budget=budget,
-        seed=seed,
-        progress=progress,
-    )
-    return from_llc(land, coefficient)
+    itself = landscape_of(land)
+    nbeta = land.nbeta if isinstance(land, Posterior) else settings.get("nbeta")
+    if nbeta is not None:
+        refuse_other(itself.n, nbeta, "a posterior" if isinstance(land, Posterior) else "one")
+    return from_llc(itself, llc(land, progress=progress, **settings))
 
 
 def from_llc(land: Landscape, coefficient: Estimate) -> Estimate:
     """WBIC from a λ̂ measured at nβ = n/log n; refused at another."""
     found = coefficient.diagnostics
-    if not math.isclose(found["nbeta"], watanabe_nbeta(land.n), rel_tol=1e-9):
-        raise InputError(
-            f"WBIC is defined at nβ = n/log n = {watanabe_nbeta(land.n):.4g}, got λ̂ at {found['nbeta']:.4g}"
-        )
+    refuse_other(land.n, found["nbeta"], "λ̂")
     scale = math.log(land.n)  # 1/β
     return Estimate(
         "wbic",
@@ -72,3 +53,21 @@ def from_llc(land: Landscape, coefficient: Estimate) -> Estimate:
         {**found, "llc": coefficient.value, "llc_stderr": coefficient.stderr},
         coefficient.freedom,
     )
+
+
+def refuse_other(n: int, nbeta: float, what: str) -> None:
+    """Refuse another temperature than β = 1/log n, at which WBIC is defined."""
+    if not is_watanabe(n, nbeta):
+        raise InputError(
+            f"WBIC is defined at nβ = n/log n = {watanabe_nbeta(n):.4g}, got {what} at {nbeta:.4g} — leave nbeta out"
+        )
+
+
+def is_watanabe(n: int, nbeta: float) -> bool:
+    """Whether nβ is n/log n.
+
+    Examples:
+        >>> is_watanabe(100, 21.714724095162591), is_watanabe(100, 100.0)
+        (True, False)
+    """
+    return math.isclose(nbeta, watanabe_nbeta(n), rel_tol=1e-9)

@@ -42,17 +42,23 @@ class Subject:
     network: nn.Module
     data: Any
     loss: Any
+    held_out: Any = None
 
     def __post_init__(self) -> None:
-        data = model_data(self.data, task(self.network)[1]) if self._pretrained else read(self.data)
-        object.__setattr__(self, "data", data)
+        for name in ("data", "held_out"):
+            given = getattr(self, name)
+            if given is not None:
+                samples = model_data(given, task(self.network)[1]) if self._pretrained else read(given)
+                object.__setattr__(self, name, samples)
 
     @property
     def _pretrained(self) -> bool:
         return hasattr(self.network, "config") and hasattr(self.network, "can_generate")
 
     @classmethod
-    def load(cls, model: str, data: str, loss: str = "cross_entropy", device: str = "cpu") -> Subject:
+    def load(
+        cls, model: str, data: str, loss: str = "cross_entropy", device: str = "cpu", held_out: str = ""
+    ) -> Subject:
         """From references to a function that builds the network and one that loads the data.
 
         Examples:
@@ -64,14 +70,13 @@ class Subject:
         network = _made("--model", model, "builds the network")
         if not isinstance(network, nn.Module):
             raise InputError(f"--model {model} must return a torch.nn.Module, got {type(network).__name__}")
-        content = _made("--data", data, "returns the data")
-        if content is None:
-            raise InputError(f"--data {data} returned None — return (x, y), a Dataset or an iterable of batches")
+        content = _loaded("--data", data)
         try:
             network = network.to(device).eval()
         except (RuntimeError, AssertionError) as error:
             raise InputError(f"--device {device!r} cannot be used: {str(error).splitlines()[0]} — try cpu") from error
-        return cls(network, content, named_object(loss) if ":" in loss else loss)
+        others = _loaded("--held-out", held_out) if held_out else None
+        return cls(network, content, named_object(loss) if ":" in loss else loss, others)
 
     def at(self, weights: Mapping[str, Tensor], source: Path) -> Landscape:
         """The landscape at the weights of a checkpoint, which must fit the network name by name."""
@@ -85,6 +90,14 @@ class Subject:
         loss = task(network)[0] if self.loss == "cross_entropy" else self.loss
         with plain_forward(network):
             return Landscape(network, loss, self.data)
+
+
+def _loaded(option: str, reference: str) -> Any:
+    """The data that a function returns."""
+    content = _made(option, reference, "returns the data")
+    if content is None:
+        raise InputError(f"{option} {reference} returned None — return (x, y), a Dataset or an iterable of batches")
+    return content
 
 
 def _made(option: str, reference: str, does: str) -> Any:
@@ -158,7 +171,13 @@ def _measurement_or_error(
     """The measurement, or why it was refused."""
     try:
         land = subject.at(read_weights(file), file)
-        return _stored_or_computed(land, options, keep, lambda: measurement(land, **options, progress=progress)), None
+        held_out = None if subject.held_out is None else land.on(subject.held_out)
+        request = options if held_out is None else {**options, "held_out": held_out.samples.digest()}
+
+        def compute() -> Measurement:
+            return measurement(land, **options, held_out=held_out, progress=progress)
+
+        return _stored_or_computed(land, request, keep, compute), None
     except BasinscopeError as error:
         if not forgive:
             raise

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -16,7 +17,7 @@ from .pages import axis_of, templates
 
 _NAME = 60
 _BESIDE = ("_stderr", "_verdict", "_warnings")
-_FIRST = ("llc", "half_soft_rank", "train_loss", "validation_loss", "loss", "wbic", "gap")
+_FIRST = ("llc", "nbeta", "gamma", "half_soft_rank", "train_loss", "validation_loss", "loss", "wbic", "gap")
 
 
 def comparison(catalogue: Catalogue, wanted: Sequence[str]) -> str:
@@ -34,10 +35,28 @@ def comparison(catalogue: Catalogue, wanted: Sequence[str]) -> str:
                 (row, detail, figures.STYLES[place % len(figures.STYLES)]) for place, (row, detail) in enumerate(runs)
             ],
             columns=_columns([row for row, _ in runs]),
+            mismatch=mismatch([row for row, _ in runs]),
             curves=_curves(runs),
             chains=[(row["name"], chart) for row, detail in runs if (chart := _chains(detail)) is not None],
         )
     )
+
+
+def mismatch(rows: Sequence[dict[str, Any]]) -> str:
+    """Which part of the resolution differs between runs that have a λ̂ and say at which they took it; empty for none.
+
+    Examples:
+        >>> runs = [{"values": {"llc": 3.0, "nbeta": 80.0, "gamma": gamma}} for gamma in (1.0, 2.0)]
+        >>> mismatch(runs), mismatch(runs[:1]), mismatch([runs[0], {"values": {"llc": 4.0}}])
+        ('γ', '', '')
+    """
+    measured = [row["values"] for row in rows if "llc" in row["values"]]
+    symbols = []
+    for name, symbol in (("nbeta", "nβ"), ("gamma", "γ")):
+        known = [values[name] for values in measured if isinstance(values.get(name), float | int)]
+        if any(not math.isclose(value, known[0], rel_tol=1e-6) for value in known):
+            symbols.append(symbol)
+    return " and ".join(symbols)
 
 
 def _columns(rows: list[dict[str, Any]]) -> list[str]:

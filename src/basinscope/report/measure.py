@@ -4,40 +4,39 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import asdict
+from typing import Any, Unpack
 
 from ..landscape import Landscape
 from ..measures.measurement import measurement
+from ..measures.posterior import Posterior
+from ..measures.settings import DEFAULTS, Sampling, takes_settings
 from ..runs.provenance import provenance
 from .report import Point, Report
 
+_LISTED = ("nbeta", "gamma", "sampler", "rtol", "budget", "seed")  # settings that a report always shows
 
+
+@takes_settings
 def measure(
-    land: Landscape,
+    land: Landscape | Posterior,
     *,
-    nbeta: float | None = None,
-    gamma: float | None = None,
     weight_decay: float | None = None,
-    sampler: str = "auto",
-    rtol: float = 0.02,
-    budget: float = 60.0,
-    seed: int = 0,
+    held_out: Any = None,
     title: str = "",
     progress: bool = True,
+    **settings: Unpack[Sampling],
 ) -> Report:
     """Measure a network: λ̂ by sampling, ½ soft rank beside it, spectrum, traces and criteria.
 
     Args:
-        land: the landscape.
-        nbeta: inverse temperature nβ of λ̂; n/log n unless given.
-        gamma: localisation γ; d/‖w*‖² unless given.
+        land: the landscape, or its `posterior`.
         weight_decay: Λ of the predicted gap and the log-determinant; γ/(nβ) unless given.
-        sampler: as for `llc`.
-        rtol: wanted standard error relative to λ̂.
-        budget: most sampling, in nominal seconds; curvature gets as much again, WAIC and LOO a quarter.
-        seed: of all random numbers.
+        held_out: data that the network was not trained on, as (x, y), a data set or batches, or a `Landscape` of
+            them; the gap between both losses is then measured beside the predicted one.
         title: of the report.
         progress: show bars.
+        settings: those of `posterior`, as for `llc`; curvature gets as much again as `budget`, WAIC and LOO a quarter.
 
     Returns:
         A `Report`: shown as a table where it stands last in a notebook's cell, `report["llc"]` is the estimate,
@@ -53,17 +52,17 @@ def measure(
         >>> abs(report["llc"].value - 1.0) < 0.1
         True
     """
-    settings: dict[str, Any] = {
-        "nbeta": nbeta,
-        "gamma": gamma,
-        "weight_decay": weight_decay,
-        "sampler": sampler,
-        "rtol": rtol,
-        "budget": budget,
-        "seed": seed,
-    }
-    result = measurement(land, **settings, progress=progress)
-    return assembled([Point("w*", result)], settings, _call(settings), title or f"{result.subject.network} at w*")
+    result = measurement(land, weight_decay=weight_decay, held_out=held_out, progress=progress, **settings)
+    asked: dict[str, Any] = {**DEFAULTS, **settings}
+    if isinstance(land, Posterior):
+        asked = {"nbeta": land.nbeta, "gamma": land.gamma, **asdict(land.settings)}
+    listed = {name: value for name, value in asked.items() if name in _LISTED or value != DEFAULTS[name]}
+    own = {"weight_decay": weight_decay}
+    call = _call(listed, own, isinstance(land, Posterior), held_out is not None)
+    return assembled(
+        [Point("w*", result)], {**listed, **own}, call,
+        title or f"{result.subject.network} at w*",
+    )  # fmt: skip
 
 
 def assembled(
@@ -78,7 +77,13 @@ def assembled(
     return Report(title, time.time(), command, dict(settings), origin, list(points), list(history))
 
 
-def _call(settings: Mapping[str, Any]) -> str:
-    defaults = {"sampler": "auto", "rtol": 0.02, "budget": 60.0}
-    given = {name: value for name, value in settings.items() if value is not None and value != defaults.get(name)}
-    return f"bs.measure(land, {', '.join(f'{name}={value!r}' for name, value in given.items())})"
+def _call(settings: Mapping[str, Any], own: Mapping[str, Any], held: bool, beside: bool) -> str:
+    """The call that makes the report: of a landscape with all settings, or of a posterior with its own."""
+    shown = {name: value for name, value in settings.items() if name == "seed" or value != DEFAULTS[name]}
+    given = [f"{name}={value!r}" for name, value in shown.items()]
+    mine = [f"{name}={value!r}" for name, value in own.items() if value is not None]
+    mine += ["held_out=…"] * beside
+    if held:
+        listed = ", ".join(["land", *given])
+        return f"bs.measure({', '.join([f'bs.posterior({listed})', *mine])})"
+    return f"bs.measure({', '.join(['land', *given, *mine])})"

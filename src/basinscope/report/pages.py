@@ -84,11 +84,12 @@ def report_page(report: Report) -> str:
 
 
 def notebook_fragment(report: Report) -> str:
-    """The report as a notebook shows it: the verdict and a table, styled by the notebook."""
+    """The report as a notebook shows it: λ̂ as it shows itself, and a table, styled by the notebook."""
+    measured = report.final
     return (
         templates()
         .get_template("notebook.html")
-        .render(report=report, story=story(report), estimates=report.final.by_name)
+        .render(card=Markup(measured.llc._repr_html_()), story=story(report), estimates=measured.by_name)
     )
 
 
@@ -109,7 +110,7 @@ def _light(report: Report) -> str:
 
 def _groups(measured: Measurement) -> list[tuple[str, list[tuple[str, Estimate]]]]:
     """Estimates in the tables they belong to."""
-    criteria = ("waic", "loo", "tic", "aic", "gap", "wbic", "bic", "fluctuation", "log_det")
+    criteria = ("waic", "loo", "tic", "aic", "gap", "measured_gap", "wbic", "bic", "fluctuation", "log_det")
     estimates = measured.estimates
     return [
         ("criteria", [(name, estimates[name]) for name in criteria if name in estimates]),

@@ -16,10 +16,12 @@ from rich.console import Group
 from ..errors import BasinscopeError, InputError
 from ..estimates import Estimate, as_float, plain
 from ..files import write_whole
+from ..frames import dataframe
 from ..measures.measured import Measurement
 
 FORMAT = 1
 FORMATS = ("html", "md", "json", "parquet")
+FILE = "report.json"  # of a saved report's folder
 
 
 @dataclass(frozen=True)
@@ -112,6 +114,10 @@ class Report:
         """One flat row per checkpoint: every estimate with its standard error and verdict."""
         return [_row(point) for point in self.points]
 
+    def to_dataframe(self) -> Any:
+        """The rows as a pandas table; needs `basinscope[tables]`."""
+        return dataframe(self.rows())
+
     # ------------------------------------------------------------------ for people
 
     def to_html(self, path: str | Path | None = None) -> str:
@@ -136,6 +142,11 @@ class Report:
         from .text import rich_summary
 
         return rich_summary(self)
+
+    def __repr__(self) -> str:
+        count = f"{len(self.points)} checkpoint{'s' * (len(self.points) > 1)}"
+        last = next((point.measured for point in reversed(self.points) if point.measured is not None), None)
+        return f"Report({self.title!r}, {count}, {last!r})"
 
     def __str__(self) -> str:
         from .text import lines
@@ -197,17 +208,28 @@ class Report:
             self.to_parquet(path)
         return path
 
-    def save(self, folder: str | Path) -> Path:
-        """Write `report.html` and `report.json` to a folder, which the live page shows as a run."""
-        folder = Path(folder)
-        self.to_json(folder / "report.json")
-        self.to_html(folder / "report.html")
-        return folder
+    def save(self, path: str | Path) -> Path:
+        """Write the report so that `load` reads it back from the same path.
+
+        A path that ends in `.json` is a file; any other is a folder, which gets `report.json` and the page
+        `report.html`, and which the live page shows as a run.
+        """
+        path = Path(path)
+        ending = path.suffix.removeprefix(".").lower()
+        if ending == "json":
+            self.to_json(path)
+        elif ending in FORMATS:
+            raise InputError(f"a folder or a .json file can be loaded again, not {path.name} — use report.write()")
+        else:
+            self.to_json(path / FILE)
+            self.to_html(path / "report.html")
+        return path
 
     @classmethod
     def load(cls, path: str | Path) -> Report:
-        """A report from the JSON file that was written of it."""
+        """A report from the folder or the JSON file that `save` wrote."""
         path = Path(path)
+        path = path / FILE if path.is_dir() else path
         try:
             facts = json.loads(path.read_bytes())
         except FileNotFoundError:
@@ -242,6 +264,7 @@ def _row(point: Point) -> dict[str, Any]:
     measured = point.measured
     if measured is None:
         return {**row, "error": point.error}
+    row |= {"parameters": measured.subject.parameters, "samples": measured.subject.samples}
     row["loss"] = measured.subject.loss_value
     for name, estimate in measured.by_name.items():
         row |= {column: value for column, value in estimate.columns(name).items() if not column.endswith("_warnings")}

@@ -29,6 +29,7 @@ NAMES: dict[str, tuple[str, str]] = {
     "tic": ("TIC", "the same from curvature: L + (1/n) Tr(C H⁻¹)"),
     "aic": ("AIC", "the same counting every parameter: L + d/n"),
     "gap": ("predicted gap", "(1/n) (Tr C / Tr F) · soft rank: loss on new data less training loss"),
+    "measured_gap": ("measured gap", "loss on held-out data less training loss"),
     "wbic": ("WBIC", "E[n L] at β = 1/log n: free energy in nats, smaller is better among models of the same data"),
     "bic": ("BIC", "n L + (d/2) log n: free energy of a regular model"),
     "fluctuation": ("singular fluctuation ν̂", "half the functional variance: effective parameters of WAIC, halved"),

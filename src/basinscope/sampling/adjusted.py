@@ -52,7 +52,7 @@ def path_length(target: Target) -> float:
 
 def ceiling(target: Target) -> float:
     """The largest excess loss a chain may have before it counts as diverged."""
-    return _CREDIBLE * (target.losses.dimension + 100) / target.nbeta
+    return (_CREDIBLE * (target.losses.dimension + 100) + target.drop) / target.nbeta
 
 
 def integrator(dimension: int) -> Integrator:

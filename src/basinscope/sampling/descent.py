@@ -187,7 +187,7 @@ class _Descent:
 
         least = min(1.0, target.gamma * target.whitening.rest**2)
         bound = 0.5 * _dot(point.gradient, point.gradient) / least
-        if not math.isfinite(bound):  # there is no lower end
+        if not math.isfinite(bound + point.excess):  # there is no lower end
             return found(math.inf, True), []
         if _error(bound, localiser) <= tolerance:
             return found(bound, False), []
@@ -199,6 +199,8 @@ class _Descent:
 
         form = inverse_form(product, point.gradient, rtol=FORM_RTOL, max_products=FORM_PRODUCTS)
         self.spent += PRODUCT * form.products
+        if not math.isfinite(form.value):
+            return found(math.inf, True), []
         if form.descent is None:
             return found(0.5 * form.value, False), [-form.solution]
         side = form.descent / torch.linalg.vector_norm(form.descent)

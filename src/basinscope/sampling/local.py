@@ -177,7 +177,10 @@ class Sampler:
                 way = self.geometry.vectors[:, -1] / math.sqrt(-at.nbeta * self.quadratic.least)
                 starts = torch.stack([starts[0], way, -way])
             tolerance = _DESCENT_TOLERANCE * self.settings.rtol * max(self.quadratic.basin(at), 1e-3)
-            self._bottoms[at] = self.descent(target, target.whitening.inverse()(starts), tolerance)
+            found = self.descent(target, target.whitening.inverse()(starts), tolerance)
+            if found.downward:  # no minimum: chains start at w*
+                found = replace(found, displacement=starts[0], excess=0.0, localiser=0.0)
+            self._bottoms[at] = found
         return self._bottoms[at]
 
     def descent(self, target: Target, starts: Tensor, tolerance: float, known: Bottom | None = None) -> Bottom:

@@ -37,6 +37,8 @@ class TemperedMean:
         chains, draws, warmup: how much was sampled; of each chain, warm-up left out of `draws`.
         divergences: transitions after warm-up that diverged (NUTS), or chains that did (the engine).
         sampler: which.
+        drift: of the mean over the last half of the run; NaN where nobody looked (NUTS).
+        virial, virial_stderr: the virial ratio E[δ·∇U]/d and its standard error; NaN where nobody looked.
     """
 
     beta: float
@@ -49,6 +51,9 @@ class TemperedMean:
     warmup: int
     divergences: int
     sampler: str
+    drift: float = math.nan
+    virial: float = math.nan
+    virial_stderr: float = math.nan
 
 
 def tempered_means(
@@ -62,19 +67,24 @@ def tempered_means(
         seeds = [replace(settings, seed=settings.seed + SEEDS * number) for number in range(len(resolutions))]
         means = [_by_nuts(land, at, each) for at, each in zip(resolutions, seeds, strict=True)]
     else:
-        means = [_of(outcome, land.n) for outcome in Sampler(land, settings).ladder(resolutions, report)]
+        means = [_of(outcome, land) for outcome in Sampler(land, settings).ladder(resolutions, report)]
     found = dict(zip(coldest_first, means, strict=True))
     return [found[beta] for beta in betas]
 
 
-def _of(outcome: Outcome, n: int) -> TemperedMean:
+def _of(outcome: Outcome, land: Landscape) -> TemperedMean:
     """The mean from chains of the engine."""
     run = outcome.main
     burnt = int(run.discard * run.trace.draws)
+    seen = {}
+    if run.alive.sum() > 1:
+        virial, d = run.summary("virial"), land.dimension
+        drift = land.n * run.drift(run.correction())
+        seen = {"drift": drift, "virial": virial.mean / d, "virial_stderr": virial.stderr / d}
     return TemperedMean(
-        beta=outcome.at.nbeta / n,
-        mean=n * outcome.excess,
-        stderr=n * outcome.stderr,
+        beta=outcome.at.nbeta / land.n,
+        mean=land.n * outcome.excess,
+        stderr=land.n * outcome.stderr,
         ess=outcome.summary.ess if run.alive.sum() > 1 else math.nan,
         rhat=outcome.rhat,
         chains=int(run.alive.sum()),
@@ -82,6 +92,7 @@ def _of(outcome: Outcome, n: int) -> TemperedMean:
         warmup=burnt,
         divergences=outcome.diverged,
         sampler=outcome.sampler,
+        **seen,
     )
 
 

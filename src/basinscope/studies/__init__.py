@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 from pathlib import Path
 from typing import NamedTuple
 
@@ -39,3 +40,21 @@ def title(study: Path) -> str:
     file = study / "__init__.py"
     text = ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))) if file.is_file() else None
     return (text or "").partition("\n")[0].removesuffix(".")
+
+
+def took(results: Path, name: str) -> dict[str, tuple[float, str]]:
+    """Seconds of computing, and the devices, behind the results of a study in a folder; by scale, where there are any.
+
+    Examples:
+        >>> took(Path("nowhere"), "quadratics")
+        {}
+    """
+    origins = {"smoke": results / name / "smoke", "paper": results / name}
+    times: dict[str, tuple[float, str]] = {}
+    for scale, folder in origins.items():
+        try:
+            origin = json.loads((folder / "provenance.json").read_bytes())
+            times[scale] = float(origin["seconds"]), ", ".join(map(str, origin["device"]))
+        except (OSError, ValueError, KeyError, TypeError):
+            continue  # no results, or those of another version
+    return times

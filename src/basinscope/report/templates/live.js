@@ -29,11 +29,33 @@
     return run;
   };
 
+  // A term of the filter: a comparison such as llc>26 or width=64, or else a word that a run's texts must hold.
+  const ALIAS = { "λ": "llc", "λ̂": "llc", verdict: "llc_verdict", params: "parameters", "γ": "gamma", "nβ": "nbeta" };
+  const TESTS = { ">": (a, b) => a > b, "<": (a, b) => a < b, ">=": (a, b) => a >= b, "<=": (a, b) => a <= b, "=": (a, b) => a === b };
+  const term = (word) => {
+    const parts = word.match(/^([^<>=]+)(>=|<=|>|<|=)(.+)$/);
+    if (!parts) return { word, holds: (run) => run.text.includes(word) };
+    const key = parts[1], number = Number(parts[3].replaceAll(",", ""));
+    const values = (run) => [run.values[key], run.values[ALIAS[key]], key === "values" ? undefined : run[key]].filter((own) => own !== undefined);
+    const holds = (run) => values(run).some((own) => typeof own === "number" ? TESTS[parts[2]](own, number)
+      : parts[2] === "=" && String(own).toLowerCase() === parts[3]);
+    return { word, key, holds, known: (run) => values(run).length > 0, numeric: !Number.isNaN(number), ordered: parts[2] !== "=" };
+  };
+  const terms = () => byId("query").value.toLowerCase().split(/\s+/).filter(Boolean).map(term);
   const matching = () => {
-    const words = byId("query").value.toLowerCase().split(/\s+/).filter(Boolean);
-    const group = byId("group").value, status = byId("status").value;
+    const asked = terms(), group = byId("group").value, status = byId("status").value;
     return [...runs.values()].filter((run) => (!group || run.group === group) && (!status || run.status === status) &&
-      words.every((word) => run.text.includes(word)));
+      asked.every((each) => each.holds(run)));
+  };
+  // Why a filter leaves nothing, as far as one of its terms alone says.
+  const reason = () => {
+    for (const each of terms()) {
+      if ([...runs.values()].some(each.holds)) continue;
+      if (each.key && ![...runs.values()].some(each.known)) return `no run has a value “${each.key}”`;
+      if (each.ordered && !each.numeric) return `“${each.word}” compares with no number`;
+      return `no run matches “${each.word}”`;
+    }
+    return "no run matches all of it";
   };
   const columns = (rows) => {
     const names = new Set();
@@ -75,6 +97,7 @@
     const box = make("input", { type: "checkbox", checked: chosen.has(run.id) });
     box.addEventListener("change", () => choose(run.id, box));
     const name = make("td", { className: "name" }, make("label", {}, box, make("span", { textContent: run.name })));
+    if (run.kind === "report" && run.status === "measured") name.append(make("a", { href: `/report/${run.id}`, className: "open", textContent: "report" }));
     if (run.note) name.append(make("span", { className: "note", textContent: run.note }));
     const tone = { ok: "ok", doubtful: "doubtful", failed: "failed", done: "ok", measured: "ok", diverged: "failed", damaged: "failed" };
     const badge = (word) => make("span", { className: `badge ${tone[word] || "plain"}`, textContent: word });
@@ -100,10 +123,38 @@
       if (box) box.focus();
     }
     byId("more").hidden = rows.length <= shown;
-    byId("more").textContent = `Show ${Math.min(PAGE, rows.length - shown)} more of ${rows.length}`;
-    byId("summary").textContent = `${rows.length.toLocaleString("en")} of ${runs.size.toLocaleString("en")} runs${ready ? "" : ", reading on …"}`;
+    if (rows.length > shown) byId("more").textContent = `Show ${Math.min(PAGE, rows.length - shown)} more of ${rows.length}`;
+    const none = rows.length === 0 && runs.size > 0 ? `: ${reason()}` : "";
+    byId("summary").textContent = `${rows.length.toLocaleString("en")} of ${runs.size.toLocaleString("en")} runs${none}${ready ? "" : ", reading on …"}`;
+    byId("nothing").hidden = !none;
+    byId("nothing").textContent = none ? `Nothing to show${none}. Comparisons are written llc>26, gamma<2, verdict=ok; words are looked for in all texts.` : "";
+    byId("clear").disabled = chosen.size === 0;
+    keepState();
     document.body.dataset.drawn = String(++drawing);
   }
+  // What is shown stands in the address, after the #, so that it can be kept and sent; the server never sees it.
+  const FIELDS = ["query", "group", "status"];
+  const asked = {};
+  const keepState = () => {
+    const state = new URLSearchParams();
+    for (const id of FIELDS) if (asked[id] || byId(id).value) state.set(id, asked[id] || byId(id).value);
+    if (sort.key !== "updated" || !sort.down) state.set("sort", (sort.down ? "-" : "") + sort.key);
+    if (chosen.size) state.set("runs", [...chosen].join(","));
+    const words = state.toString();
+    if (words !== location.hash.slice(1)) history.replaceState(null, "", words ? `#${words}` : location.pathname + location.search);
+  };
+  const readState = () => {
+    const state = new URLSearchParams(location.hash.slice(1));
+    for (const id of FIELDS) {
+      byId(id).value = state.get(id) || "";
+      asked[id] = byId(id).value === (state.get(id) || "") ? "" : state.get(id); // a group that has not come yet
+    }
+    const key = state.get("sort") || "-updated";
+    sort = { key: key.replace(/^-/, ""), down: key.startsWith("-") };
+    chosen.clear();
+    for (const id of (state.get("runs") || "").split(",").filter(Boolean).slice(0, MOST)) chosen.add(id);
+  };
+
   let waiting = false;
   const soon = () => {
     if (waiting) return;
@@ -115,9 +166,10 @@
       const box = byId(key), words = [...new Set([...runs.values()].map((run) => run[key]))].sort();
       const now = [...box.options].slice(1).map((option) => option.value);
       if (words.join("\n") === now.join("\n")) continue;
-      const before = box.value;
+      const before = asked[key] || box.value;
       box.replaceChildren(make("option", { value: "", textContent: "all" }), ...words.map((word) => make("option", { value: word, textContent: word })));
       box.value = words.includes(before) ? before : "";
+      if (box.value === before) asked[key] = "";
     }
   };
 
@@ -127,16 +179,17 @@
     else { box.checked = false; byId("summary").textContent = `At most ${MOST} runs side by side`; return; }
     box.closest("tr").classList.toggle("chosen", chosen.has(id));
     byId("clear").disabled = chosen.size === 0;
+    keepState();
     compare();
   };
-  let asked = 0;
+  let comparisons = 0;
   const compare = async () => {
-    const mine = ++asked;
+    const mine = ++comparisons;
     const query = [...chosen].map((id) => `run=${encodeURIComponent(id)}`).join("&");
     const answer = await fetch(`/compare?${query}`);
     const html = await answer.text();
     // The server escapes every name, and the page's policy lets no script in: this is its own HTML.
-    if (mine === asked && answer.ok) byId("compare").innerHTML = html;
+    if (mine === comparisons && answer.ok) byId("compare").innerHTML = html;
     document.body.dataset.compared = String(mine);
   };
 
@@ -167,9 +220,11 @@
 
   const start = () => {
     byId("controls").addEventListener("submit", (event) => event.preventDefault());
-    for (const id of ["query", "group", "status"]) byId(id).addEventListener("input", () => { shown = PAGE; draw(); });
+    readState();
+    window.addEventListener("hashchange", () => { readState(); draw(); compare(); });
+    for (const id of FIELDS) byId(id).addEventListener("input", () => { asked[id] = ""; shown = PAGE; draw(); });
     byId("more").addEventListener("click", () => { shown += PAGE; draw(); });
-    byId("clear").addEventListener("click", () => { chosen.clear(); byId("clear").disabled = true; draw(); compare(); });
+    byId("clear").addEventListener("click", () => { chosen.clear(); draw(); compare(); });
     byId("csv").addEventListener("click", () => {
       const link = make("a", { href: URL.createObjectURL(new Blob([csv()], { type: "text/csv" })), download: "runs.csv" });
       link.click();
@@ -189,7 +244,7 @@
       soon();
     });
     source.addEventListener("studies", (event) => studies(JSON.parse(event.data)));
-    source.addEventListener("ready", () => { ready = true; soon(); });
+    source.addEventListener("ready", () => { if (!ready && chosen.size) compare(); ready = true; soon(); });
   };
   start();
 })();

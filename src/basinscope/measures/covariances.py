@@ -1,0 +1,255 @@
+"""Covariances over a posterior: Bayesian influence functions, and the kernel of losses."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Unpack
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from ..checks import positive
+from ..errors import InputError
+from ..estimates import Check, Estimate
+from ..landscape import Landscape
+from ..progress import tracked
+from ..sampling.calibration import resolution
+from ..verdict import Verdict, verdict_of, warnings_of
+from .checks import check_draws
+from .evidence import drawn
+from .observables import Observable, Walk
+from .posterior import MEMORY, Posterior, landscape_of
+from .settings import Sampling, takes_settings
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Covariances:
+    """A matrix of covariances over a posterior, or of what is made of them.
+
+    Attributes:
+        name: what they are.
+        values, stderr: with Monte Carlo standard errors, by leaving out one chain after the other; (rows, columns).
+        freedom: degrees of freedom of the standard errors.
+        checks: whether the draws are those of the posterior and enough.
+        facts: settings and diagnostics of the chains.
+    """
+
+    name: str
+    values: Array
+    stderr: Array
+    freedom: float = math.inf
+    checks: tuple[Check, ...] = ()
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def verdict(self) -> Verdict:
+        return verdict_of(self.checks)
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        return warnings_of(self.checks)
+
+    def estimate(self, row: int, column: int = 0) -> Estimate:
+        """One entry."""
+        value, stderr = float(self.values[row, column]), float(self.stderr[row, column])
+        return Estimate(self.name, value, stderr, self.checks, self.facts, self.freedom)
+
+    def pairs(self, count: int = 10) -> list[tuple[int, int, float, float]]:
+        """Row, column, value and standard error of the largest entries above the diagonal of a square matrix."""
+        rows, columns = np.triu_indices_from(self.values, 1)
+        order = np.argsort(-self.values[rows, columns])[:count]
+        places = zip(rows[order].tolist(), columns[order].tolist(), strict=True)
+        return [(i, j, float(self.values[i, j]), float(self.stderr[i, j])) for i, j in places]
+
+    def __repr__(self) -> str:
+        shape = " × ".join(map(str, self.values.shape))
+        return f"{self.name}: {shape} values from {self.facts['draws']} draws per chain ({self.verdict})"
+
+
+@takes_settings
+def covariance(
+    source: Landscape | Posterior,
+    observables: Any,
+    others: Any = None,
+    *,
+    memory: float = MEMORY,
+    progress: bool = True,
+    **settings: Unpack[Sampling],
+) -> Covariances:
+    """Cov(φ_i, ψ_j) over the local posterior, with standard errors.
+
+    On a quadratic basin it is aᵀΣb + ½ Tr(PΣRΣ) for φ = aᵀδ + ½ δᵀPδ, ψ = bᵀδ + ½ δᵀRδ and Σ = (nβH + γI)⁻¹
+    (`exact.finite.covariance`).
+
+    Args:
+        source: the posterior, or a landscape whose posterior is sampled.
+        observables: φ: data, for the loss of each sample; or a function from the parameters, a dict of tensors by name,
+            to a tensor, for example `lambda w: land.outputs(w, x)`.
+        others: ψ, likewise; φ unless given.
+        memory: bytes that sums over draws may take: 8 for every chain, row and column.
+        progress: show a bar when it takes over a second.
+        settings: of a landscape, those of `posterior`.
+
+    Examples:
+        >>> import torch, basinscope as bs
+        >>> x = torch.randn(100, 1, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+        >>> net = torch.nn.Linear(1, 1, bias=False).double()
+        >>> _ = torch.nn.init.ones_(net.weight)
+        >>> post = bs.posterior(bs.Landscape(net, "mse", (x, x)), nbeta=100.0, gamma=1.0, draws=200)
+        >>> spread = bs.covariance(post, lambda w: w["weight"])
+        >>> exact = 1 / (100 * float(x.square().mean()) + 1)
+        >>> bool(abs(spread.values[0, 0] - exact) < 6 * spread.stderr[0, 0] < 0.6 * exact)
+        True
+    """
+    return _measured("covariance", source, observables, others, lambda matrix: matrix, memory, progress, settings)
+
+
+@takes_settings
+def influence(
+    source: Landscape | Posterior,
+    queries: Any = None,
+    *,
+    memory: float = MEMORY,
+    progress: bool = True,
+    **settings: Unpack[Sampling],
+) -> Covariances:
+    """−Cov(ℓ_i, φ_j) over the local posterior: the Bayesian influence of training sample i on query j.
+
+    Of the posterior ∝ exp(−β Σ_i ℓ_i(w) − (γ/2)‖w − w*‖²), β times this is the derivative of E[φ_j] when sample i gets
+    more weight: a negative influence on a loss is a sample that helps. Its leading term on a quadratic basin is the
+    classical influence function −∇ℓ_iᵀ(nβH + γI)⁻¹∇φ_j.
+
+    Args:
+        source: the posterior, or a landscape whose posterior is sampled.
+        queries: φ: data, for the loss of each of their samples; or a function of the parameters as for `covariance`;
+            the training samples themselves unless given.
+        memory, progress: as for `covariance`.
+        settings: of a landscape, those of `posterior`.
+
+    Examples:
+        >>> import torch, basinscope as bs
+        >>> x = torch.randn(50, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+        >>> net = torch.nn.Linear(2, 1, bias=False).double()
+        >>> _ = torch.nn.init.ones_(net.weight)
+        >>> post = bs.posterior(bs.Landscape(net, "mse", (x, x[:, :1])), gamma=1.0, draws=50)
+        >>> bs.influence(post, (x[:3], x[:3, :1])).values.shape
+        (50, 3)
+    """
+    return _measured("influence", source, None, queries, lambda matrix: -matrix, memory, progress, settings)
+
+
+@takes_settings
+def loss_kernel(
+    source: Landscape | Posterior, *, memory: float = MEMORY, progress: bool = True, **settings: Unpack[Sampling]
+) -> Covariances:
+    """Cov(ℓ_i, ℓ_j)/√(Var ℓ_i Var ℓ_j) over the local posterior: which samples the network treats alike.
+
+    Args:
+        source: the posterior, or a landscape whose posterior is sampled.
+        memory, progress: as for `covariance`.
+        settings: of a landscape, those of `posterior`.
+
+    Examples:
+        >>> import torch, basinscope as bs
+        >>> x = torch.randn(20, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+        >>> x[1] = x[0]  # a duplicate
+        >>> net = torch.nn.Linear(2, 1, bias=False).double()
+        >>> _ = torch.nn.init.ones_(net.weight)
+        >>> kernel = bs.loss_kernel(bs.Landscape(net, "mse", (x, x[:, :1])), gamma=1.0, draws=50, progress=False)
+        >>> row, column, value, _ = kernel.pairs(1)[0]
+        >>> (row, column), round(value, 6)
+        ((0, 1), 1.0)
+    """
+    return _measured("loss kernel", source, None, None, normalised, memory, progress, settings)
+
+
+def normalised(matrix: Tensor) -> Tensor:
+    """A covariance matrix as correlations; those with a constant are 0."""
+    scale = matrix.diagonal().clamp(min=0).sqrt()
+    scale = torch.where(scale > 0, scale, torch.full_like(scale, math.inf))
+    return matrix / scale[:, None] / scale
+
+
+def _measured(
+    name: str,
+    source: Landscape | Posterior,
+    rows: Any,
+    columns: Any,
+    made: Callable[[Tensor], Tensor],
+    memory: float,
+    progress: bool,
+    settings: Sampling,
+) -> Covariances:
+    """What is `made` of the covariances of two observables; `columns` are the rows unless given."""
+    land = landscape_of(source)
+    nbeta = resolution(land, settings.get("nbeta")).nbeta
+    with tracked(name, progress) as report:
+        post = drawn(source, nbeta / land.n, settings, report)
+        walk, first = Walk(post, report), Observable(post, rows)
+        second = first if columns is None else Observable(post, columns)
+        sums = Sums(post.chains, first.size, second.size, memory, land.device)
+        for delta in walk:
+            values = first.at(delta)
+            walk.note(delta, values if rows is None else None)
+            sums.add(values, values if second is first else second.at(delta))
+    matrix, stderr = sums.estimate(made, walk.alive)
+    size, error = (float(np.sqrt(np.mean(each**2))) for each in (matrix, stderr))
+    checks = (*walk.checks(), check_draws(error, size, "the entries' root mean square"))
+    return Covariances(name, matrix, stderr, float(walk.alive.sum() - 1), checks, walk.facts())
+
+
+class Sums:
+    """Sums over the draws of every chain of two observables and their products.
+
+    Args:
+        chains: C.
+        rows, columns: entries of the observables.
+        memory: bytes that the sums may take.
+        device: where to add up.
+    """
+
+    def __init__(self, chains: int, rows: int, columns: int, memory: float, device: torch.device | str) -> None:
+        needed = 8 * chains * rows * columns
+        if needed > positive("memory", memory):
+            raise InputError(
+                f"{rows:,} × {columns:,} covariances of {chains} chains take {needed / 2**20:,.0f} MiB, more than "
+                f"memory={memory / 2**20:,.0f} MiB — raise memory, pass fewer queries, or take fewer chains"
+            )
+        self.draws = 0
+        self._first = torch.zeros(chains, rows, dtype=torch.float64, device=device)
+        self._second = torch.zeros(chains, columns, dtype=torch.float64, device=device)
+        self._products = torch.zeros(chains, rows, columns, dtype=torch.float64, device=device)
+
+    def add(self, first: Tensor, second: Tensor) -> None:
+        """Add values (C, rows) and (C, columns) of one draw of every chain, each less a constant near its mean."""
+        self.draws += 1
+        self._first += first
+        self._second += second
+        self._products.baddbmm_(first[:, :, None], second[:, None, :])
+
+    def estimate(self, made: Callable[[Tensor], Tensor], alive: NDArray[np.bool_]) -> tuple[Array, Array]:
+        """What is `made` of the covariances over the living chains, and its standard error by leaving out one after
+        the other."""
+        chains = torch.as_tensor(np.flatnonzero(alive), device=self._first.device)
+        count = len(chains)
+        first, second, products = (each[chains].sum(0) for each in (self._first, self._second, self._products))
+        value = made(_covariance(first, second, products, self.draws * count))
+        mean, square = torch.zeros_like(value), torch.zeros_like(value)
+        for chain in chains:
+            left = first - self._first[chain], second - self._second[chain], products - self._products[chain]
+            off = made(_covariance(*left, total=self.draws * (count - 1))) - value
+            mean += off / count
+            square += off.square() / count
+        stderr = ((count - 1) * (square - mean.square()).clamp(min=0)).sqrt()
+        return value.cpu().numpy(), stderr.cpu().numpy()
+
+
+def _covariance(first: Tensor, second: Tensor, products: Tensor, total: int) -> Tensor:
+    """The covariances of so many draws, from their sums."""
+    return (products - torch.outer(first, second) / total) / (total - 1)

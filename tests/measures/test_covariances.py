@@ -1,0 +1,133 @@
+"""Influence, kernels and covariances against the exact ones of quadratics."""
+
+import numpy as np
+import pytest
+import torch
+
+import basinscope as bs
+from basins import quadratic
+from basinscope.exact.finite import Observable, covariance
+from basinscope.measures.covariances import Sums, normalised
+from chance import assert_within
+
+f64 = torch.float64
+SIGMA = [1.0, 0.3, 0.05]
+N, NBETA, GAMMA = 30, 20.0, 1.0
+QUICK = {"nbeta": NBETA, "gamma": GAMMA, "sampler": "hmc", "rtol": 0.05, "budget": 1.0, "progress": False}
+LAND = quadratic(SIGMA, n=N, noise=0.5, dtype=f64)
+
+
+@pytest.fixture
+def post(seed):
+    return bs.posterior(LAND, chains=24, draws=150, seed=seed, **QUICK)
+
+
+def of_losses():
+    """ℓ_i = ½(r_i − x_iᵀδ)² as observables: gradient −r_i x_i, curvature x_i x_iᵀ."""
+    x, y = LAND.samples.inputs.numpy(), LAND.samples.target.numpy()[:, 0]
+    residual = y - x @ LAND.parameters["weight"].numpy()[0]
+    return [Observable(list(-r * row), np.outer(row, row).tolist()) for r, row in zip(residual, x, strict=True)]
+
+
+def exact(rows, columns):
+    hessian = np.diag(SIGMA).tolist()
+    return np.array([[covariance(one, two, hessian, NBETA, GAMMA) for two in columns] for one in rows])
+
+
+def test_influence_is_exact_but_for_its_error(post):
+    truth = -exact(of_losses(), of_losses())
+    found = bs.influence(post, progress=False)
+    assert found.values.shape == (N, N)
+    assert found.freedom == 23
+    assert_within(found.values, truth, found.stderr, found.freedom)
+    assert np.corrcoef(found.values.ravel(), truth.ravel())[0, 1] > 0.99
+    scores = (found.values - truth) / found.stderr
+    # 900 entries that move together in about six ways: their mean square is near 1, not exactly.
+    assert 0.2 < np.mean(scores**2) < 4
+    assert found.verdict == "ok", found.warnings
+    one = found.estimate(3, 5)
+    assert (one.value, one.name, one.freedom) == (found.values[3, 5], "influence", 23)
+
+
+def test_queries_are_other_data_or_functions(post):
+    x = torch.tensor([[1.0, 2.0, -1.0], [0.5, 0.0, 3.0]], dtype=f64)
+    outputs = [Observable(row.tolist()) for row in x]
+    by_function = bs.influence(post, lambda w: LAND.outputs(w, x), progress=False)
+    assert_within(by_function.values, -exact(of_losses(), outputs), by_function.stderr, 23)
+    y = LAND.outputs(LAND.parameters, x) + 0.25
+    losses = [Observable((-0.25 * row).tolist(), torch.outer(row, row).tolist()) for row in x]
+    by_data = bs.influence(post, (x, y), progress=False)
+    assert_within(by_data.values, -exact(of_losses(), losses), by_data.stderr, 23)
+    same = bs.influence(post, LAND.on((x, y)), progress=False)
+    assert np.array_equal(same.values, by_data.values)
+    weights = bs.covariance(post, lambda w: w["weight"], progress=False)
+    assert_within(weights.values, np.diag([1 / (NBETA * s + GAMMA) for s in SIGMA]), weights.stderr, 23)
+
+
+def test_the_kernel_is_a_correlation(post):
+    truth = exact(of_losses(), of_losses())
+    truth = truth / np.sqrt(np.outer(truth.diagonal(), truth.diagonal()))
+    kernel = bs.loss_kernel(post, progress=False)
+    assert kernel.values.diagonal() == pytest.approx(1.0)
+    assert kernel.stderr.diagonal() == pytest.approx(0.0, abs=1e-6)
+    above = np.triu_indices(N, 1)
+    # Near 1 the error is no longer normal: it may be a little larger than it says.
+    assert_within(kernel.values[above], truth[above], kernel.stderr[above], 23, bias=0.02)
+    largest = kernel.pairs(3)
+    assert [value for *_, value, _ in largest] == sorted(kernel.values[above])[::-1][:3]
+    assert all(i < j for i, j, *_ in largest)
+    constant = normalised(torch.tensor([[4.0, 0.0], [0.0, 0.0]], dtype=f64))
+    assert constant.tolist() == [[1.0, 0.0], [0.0, 0.0]]
+
+
+def test_means_of_observables(post):
+    weights = post.observe(lambda w: w["weight"], progress=False)
+    spread = np.array([1 / (NBETA * s + GAMMA) for s in SIGMA])
+    assert_within(weights.mean, 1.0, weights.stderr, 23)
+    assert weights.variance == pytest.approx(spread, rel=0.3)
+    assert weights.ess == pytest.approx(weights.variance / weights.stderr**2)
+    losses = post.observe(progress=False)
+    assert losses.mean.mean() == pytest.approx(bs.criteria(post, only=["y1"], progress=False).y1.value, rel=1e-9)
+    assert losses.verdict == "ok", losses.warnings
+
+
+def test_sums_are_the_covariances_of_all_draws_and_their_jackknife():
+    rng = np.random.default_rng(0)
+    first, second = rng.normal(size=(4, 50, 3)), rng.normal(size=(4, 50, 2))
+    sums = Sums(5, 3, 2, 1e6, "cpu")
+    for draw in range(50):
+        dead = np.full((1, 1), 1e9)
+        rows = [np.concatenate([each[:, draw], np.broadcast_to(dead, (1, each.shape[2]))]) for each in (first, second)]
+        sums.add(*(torch.tensor(row) for row in rows))
+    value, stderr = sums.estimate(lambda matrix: matrix, np.array([True] * 4 + [False]))
+
+    def by_numpy(chains):
+        return np.cov(first[chains].reshape(-1, 3).T, second[chains].reshape(-1, 2).T)[:3, 3:]
+
+    left = np.array([by_numpy(np.delete(np.arange(4), g)) for g in range(4)])
+    assert value == pytest.approx(by_numpy(np.arange(4)))
+    assert stderr == pytest.approx(np.sqrt(3 * left.var(0)))
+
+
+def test_bad_input():
+    post = bs.posterior(LAND, chains=4, draws=16, **QUICK)
+    shapes = iter([3, 2, 2, 2, 2])
+    other = quadratic([1.0, 1.0, 1.0], n=N, dtype=f64).at({"weight": torch.zeros(1, 3)})
+    for observable, message in (
+        (lambda w: w["weight"] * float("nan"), "observables must be finite, got 3 that are not"),
+        (lambda w: (w["weight"] - 1).sqrt(), "observables must be finite"),
+        (lambda w: torch.zeros(next(shapes)), "must keep its shape: expected 3 entries as at w[*], got 2"),
+        (lambda w: 3.0, "must return a tensor with entries, got 3.0"),
+        (other, "has other weights than the posterior"),
+    ):
+        with pytest.raises(bs.InputError, match=message):
+            bs.influence(post, observable, progress=False)
+        if observable is not other and message.startswith("observables"):
+            with pytest.raises(bs.InputError, match=message):
+                post.observe(observable, progress=False)
+    with pytest.raises(bs.InputError, match=r"30 × 30 covariances of 4 chains take 0 MiB, more than memory=0 MiB"):
+        bs.loss_kernel(post, memory=100, progress=False)
+    with pytest.raises(bs.InputError, match="draws must be a whole number of at least 2, got 1"):
+        bs.influence(LAND, draws=1, **QUICK)
+    with pytest.raises(bs.InputError, match="chains=8 is about drawing from a landscape, got a posterior"):
+        bs.influence(post, chains=8)
