@@ -24,7 +24,7 @@ step = { printf '%s … ' '$(1)' && begun=$$(date +%s) && $(2) && echo "$$(($$(d
 
 .DEFAULT_GOAL := help
 .SILENT:
-.PHONY: help venv test test-all lint unit test-extras format demo docs bench-truth bench-speed bench-curvature bench-population bench-runs bench-report study-ngd study-flatness study-llc study-criteria dist clean
+.PHONY: help venv test test-all lint unit test-extras format demo docs bench-truth bench-coverage bench-speed bench-curvature bench-population bench-runs bench-report study-ngd study-flatness study-llc study-criteria dist clean
 
 help:
 	echo "make venv             .venv with the core and what the demo needs; other targets add what they need"
@@ -37,6 +37,7 @@ help:
 	echo "make format           rewrite the sources in the house format"
 	echo "make docs             the documentation, in site/: open site/index.html"
 	echo "make bench-truth      estimates against exact learning coefficients"
+	echo "make bench-coverage   whether intervals hold: many seeds of each sampler against exact values"
 	echo "make bench-speed      time to a given accuracy of the learning coefficient"
 	echo "make bench-curvature  traces, spectra and soft ranks: accuracy and time"
 	echo "make bench-population hundreds of networks at once beside a loop over them"
@@ -108,6 +109,9 @@ docs: $(DOCS)
 
 bench-truth: $(DEV)
 	$(BIN)/python benchmarks/ground_truth.py $(ARGS)
+
+bench-coverage: $(DEV)
+	$(ONE_THREAD) $(BIN)/python benchmarks/coverage.py $(ARGS)
 
 bench-speed: $(DEV)
 	$(BIN)/python benchmarks/llc_speed.py $(ARGS)

@@ -16,7 +16,6 @@ import csv
 import platform
 import sys
 import time
-import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, astuple, dataclass, fields
 from pathlib import Path
@@ -154,12 +153,12 @@ def page(rows: Sequence[Row]) -> str:
         f"λ_t is the exact posterior mean at the resolution of each estimate; λ̂ was drawn with a budget of "
         f"{BUDGET:g} nominal seconds. `mala` is a plain kernel, whose verdict is never `ok`.",
         "",
-        "| landscape | d | λ_t | sampler | seeds | covered | mean error | its spread | median s.e. | `ok` | worst `ok` |",
+        "| landscape | d | λ_t | sampler | seeds | covered | mean error | spread | median s.e. | `ok` | worst `ok` |",
         "|---|---:|---:|---|---:|---:|---:|---:|---:|---:|---:|",
         *(_line(case, sampler, group) for (case, sampler), group in _groups(rows).items()),
         "",
-        f"Measured with basinscope {bs.__version__}, torch {torch.__version__}, Python {platform.python_version()} on one "
-        f"thread of {platform.machine()}, by `make bench-coverage`; every row is in `coverage.csv`.",
+        f"Measured with basinscope {bs.__version__}, torch {torch.__version__}, Python {platform.python_version()} on "
+        f"one thread of {platform.machine()}, by `make bench-coverage`; every row is in `coverage.csv`.",
     ]
     return "\n".join(lines) + "\n"
 

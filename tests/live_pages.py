@@ -10,6 +10,7 @@ import uvicorn
 from torch import nn
 
 from basinscope.report.catalogue import Catalogue
+from basinscope.report.listening import configuration
 from basinscope.report.server import application
 from basinscope.runs.driver import run
 from basinscope.runs.study import Result
@@ -56,7 +57,7 @@ def served(folder, **options):
     """The live page on a free port."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         app = application(Catalogue(folder), ended=lambda: server.should_exit, **options)
-        server = uvicorn.Server(uvicorn.Config(app, log_level="error", timeout_graceful_shutdown=5))
+        server = uvicorn.Server(configuration(app, grace=5))
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
         thread.start()
         try:

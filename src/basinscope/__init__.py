@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from .measures.loo import loo as loo
     from .measures.operator_norm import operator_norm as operator_norm
     from .measures.posterior import Posterior as Posterior
+    from .measures.posterior import plan as plan
     from .measures.posterior import posterior as posterior
     from .measures.resolution_curve import ResolutionCurve as ResolutionCurve
     from .measures.resolution_curve import resolution_curve as resolution_curve
@@ -101,6 +102,7 @@ _HOMES = {
     "operator_norm": "measures.operator_norm",
     "parameter_error": "measures.distances",
     "penalty": "curvature.penalty",
+    "plan": "measures.posterior",
     "posterior": "measures.posterior",
     "resolution_curve": "measures.resolution_curve",
     "selftest": "measures.selftest",

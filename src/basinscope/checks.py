@@ -8,7 +8,7 @@ from typing import Any
 
 from .errors import InputError
 
-MAX_SEED = 10**18
+MAX_SEED = 2**63 - 2**20  # what generators take, less what some add
 
 
 def positive(name: str, value: Any) -> float:

@@ -357,7 +357,7 @@ class Landscape:
 
     def _check_loss(self) -> None:
         """On a few samples, the loss must be per-sample, made for these targets, and depend on the parameters."""
-        few = self._samples.take(slice(0, min(self.n, 8))).to(self.device)
+        few = self.take(torch.arange(min(self.n, 8)))  # a copy, lest the model writes into the data
         with torch.no_grad():
             with Mended() as mode:
                 output = self.outputs(self.parameters, few.inputs)

@@ -14,6 +14,8 @@ from typing import Any
 
 from .errors import InputError
 
+_MOST_LISTED = 40  # words of a hint
+
 
 def named_object(reference: str) -> Any:
     """The object that a reference names; modules are loaded once.
@@ -28,6 +30,8 @@ def named_object(reference: str) -> Any:
     """
     place, colon, name = reference.rpartition(":")
     if not colon or not place or not name:
+        raise InputError(f"a reference must be package.module:name or file.py:name, got {reference!r}")
+    if "\0" in reference or not (place.endswith(".py") or all(map(str.isidentifier, place.split(".")))):
         raise InputError(f"a reference must be package.module:name or file.py:name, got {reference!r}")
     module = _from_file(Path(place)) if place.endswith(".py") else _from_package(place)
     try:
@@ -46,7 +50,8 @@ def nearest(word: str, valid: Iterable[str]) -> str:
     """
     names = list(valid)
     close = difflib.get_close_matches(word, names, n=1)
-    return f"did you mean {close[0]!r}?" if close else f"valid are {', '.join(names) or 'none'}"
+    more = f" and {len(names) - _MOST_LISTED} more" if len(names) > _MOST_LISTED else ""
+    return f"did you mean {close[0]!r}?" if close else f"valid are {', '.join(names[:_MOST_LISTED]) or 'none'}{more}"
 
 
 def code_of(kind: type) -> Path | None:
@@ -68,6 +73,8 @@ def _from_package(place: str) -> ModuleType:
         return importlib.import_module(place)
     except ModuleNotFoundError as error:
         raise InputError(f"cannot import {place!r}: {error} — is it installed, or on PYTHONPATH?") from error
+    except (Exception, SystemExit) as error:
+        raise _broken(place, error) from error
 
 
 def _from_file(path: Path) -> ModuleType:
@@ -87,10 +94,20 @@ def _from_file(path: Path) -> ModuleType:
     sys.modules[name] = module
     try:
         spec.loader.exec_module(module)
+    except (Exception, SystemExit) as error:
+        del sys.modules[name]
+        raise _broken(str(path), error) from error
     except BaseException:
         del sys.modules[name]
         raise
     return module
+
+
+def _broken(place: str, error: BaseException) -> InputError:
+    """The error for a module whose own code fails as it is loaded."""
+    if isinstance(error, InputError):
+        return error
+    return InputError(f"{place} cannot be loaded: {type(error).__name__}: {error} — run it in Python by itself first")
 
 
 def _root(path: Path) -> Path:

@@ -14,7 +14,7 @@ round, so that hardly any step is wasted.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -24,12 +24,13 @@ from torch import Tensor
 from basinscope.errors import InputError
 from basinscope.sampling.adaptation import DualAveraging
 from basinscope.sampling.diagnostics import effective_size
+from basinscope.sampling.kernels import HMC, Random
+from basinscope.sampling.target import Evaluation
 
 from .spectra import Basis
 from .stacks import Stack
 
 ACCEPTANCE = 0.8
-_JITTER = 0.2  # relative, of a trajectory's step size: no direction's period is met for ever
 
 
 @dataclass(frozen=True)
@@ -168,59 +169,41 @@ class Posterior(Stack):
     @torch.no_grad()
     def sample(self, nbeta: float, *, draws: int, warmup: int, leapfrogs: int, seeds: Sequence[int]) -> Chains:
         """Draws of all posteriors at nβ, from θ on; each network's random numbers come from its own seed."""
-        scales, gamma = self._scales(nbeta), self.gammas(nbeta)
-        level = self.slopes()
-        generators = [torch.Generator().manual_seed(seed) for seed in seeds]
+        scales, gamma, level = self._scales(nbeta), self.gammas(nbeta), self.slopes()
+        proposed = self.base  # the losses of all samples where the density was evaluated last
 
-        def energy(delta: Tensor) -> tuple[Tensor, Tensor]:
-            """U, and the losses of all samples."""
-            losses, wide = self.losses(delta), delta.double()
-            tilted = (losses - self.base).mean(1) - (level.double() * wide).sum(1)
-            return nbeta * tilted + gamma / 2 * wide.square().sum(1), losses
+        def force(z: Tensor) -> Tensor:
+            delta = self._move(z, scales)
+            return self._pull(nbeta * (self.gradient(delta) - level) + gamma.to(delta)[:, None] * delta, scales)
 
-        def force(delta: Tensor) -> Tensor:
-            whole = nbeta * (self.gradient(delta) - level) + gamma.to(delta)[:, None] * delta
-            return self._pull(whole, scales)
+        def evaluate(z: Tensor) -> Evaluation:
+            nonlocal proposed
+            delta = self._move(z, scales)
+            proposed, wide = self.losses(delta), delta.double()
+            tilted = (proposed - self.base).mean(1) - (level.double() * wide).sum(1)
+            return Evaluation(tilted, force(z), wide.square().sum(1))
 
-        position = torch.zeros_like(self.weights)
-        delta = torch.zeros_like(position)
-        slope = force(delta)
-        value, losses = energy(delta)
-        tuners = [DualAveraging(0.1, ACCEPTANCE) for _ in seeds]
-        sums = _Moments.of(self.base)
+        def kernel(sizes: list[float]) -> HMC:
+            steps = torch.tensor(sizes, dtype=torch.float64)
+            return HMC(steps, leapfrogs, lambda at: nbeta * at.excess + gamma / 2 * at.distance, force)
+
+        random, tuners = _streams(seeds), [DualAveraging(0.1, ACCEPTANCE) for _ in seeds]
+        state = kernel([tuner.step_size for tuner in tuners]).init(torch.zeros_like(self.weights), evaluate, random)
+        losses, sums = proposed, _Moments.of(self.base)
         recorded: list[tuple[Tensor, Tensor]] = []
         accepted = torch.zeros(len(seeds), dtype=torch.float64)
         for number in range(warmup + draws):
-            noise = torch.stack([torch.randn(position.shape[1], generator=each) for each in generators])
-            luck = torch.stack([torch.rand(2, generator=each, dtype=torch.float64) for each in generators])
             sizes = [tuner.step_size if number < warmup else tuner.final for tuner in tuners]
-            step = torch.tensor(sizes, dtype=torch.float64) * (1 + _JITTER * (2 * luck[:, 0] - 1))
-            step = step.to(position)[:, None]
-            momentum = noise.to(position)
-            before = value + momentum.double().square().sum(1) / 2
-            place, pulled, moved = position, slope, delta
-            for _ in range(leapfrogs):
-                momentum = momentum - step / 2 * pulled
-                place = place + step * momentum
-                moved = self._move(place, scales)
-                pulled = force(moved)
-                momentum = momentum - step / 2 * pulled
-            proposed = energy(moved)
-            after = proposed[0] + momentum.double().square().sum(1) / 2
-            chance = (before - after).nan_to_num(nan=-math.inf).clamp(max=0).exp().cpu()
-            taken = (luck[:, 1] < chance).to(position.device)
-            wide = taken[:, None]
-            position, slope, delta = (
-                torch.where(wide, new, old) for new, old in ((place, position), (pulled, slope), (moved, delta))
-            )
-            losses, value = torch.where(wide, proposed[1], losses), torch.where(taken, proposed[0], value)
+            new, draw = kernel(sizes).step(state, evaluate, random)
+            moved = (new.position != state.position).any(1, keepdim=True)
+            losses, state = torch.where(moved, proposed, losses), new
             if number < warmup:
-                for tuner, share in zip(tuners, chance.tolist(), strict=True):
+                for tuner, share in zip(tuners, draw.acceptance.tolist(), strict=True):
                     tuner.update(share)
             else:
-                accepted += chance
+                accepted += draw.acceptance.cpu()
                 sums.add(losses)
-                virial = (position.double() * slope.double()).mean(1)
+                virial = (draw.position.double() * draw.evaluation.gradient.double()).mean(1)
                 recorded.append(((losses - self.base).mean(1), virial))
         excesses, virials = (torch.stack(column, 1).cpu().numpy() for column in zip(*recorded, strict=True))
         predictive = (sums.log_sum - math.log(draws)).mean(1)
@@ -232,3 +215,15 @@ class Posterior(Stack):
             bayes_loss=-predictive.cpu().numpy(),
             gibbs_loss=(self.base + sums.first / draws).mean(1).cpu().numpy(),
         )
+
+
+def _streams(seeds: Sequence[int]) -> Random:
+    """Random numbers of every network from a generator of its own, whoever is beside it."""
+    generators = [torch.Generator().manual_seed(seed) for seed in seeds]
+
+    def rows(draw: Callable[..., Tensor], like: Tensor) -> Tensor:
+        return torch.stack(
+            [draw(like.shape[1:], generator=generator, dtype=like.dtype) for generator in generators]
+        ).to(like)
+
+    return Random(lambda like: rows(torch.randn, like), lambda like: rows(torch.rand, like))

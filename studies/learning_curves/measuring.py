@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .cases import Case, Posterior
+from studies.common.integration.cases import Case, Posterior
 
 Array = np.ndarray
 

@@ -11,9 +11,9 @@ import pandas as pd
 
 from basinscope.figure_style import panels
 from studies.common.files import csv_files, readme
+from studies.common.integration.cases import CASES
 from studies.common.pages import run_again
 
-from .cases import CASES
 from .tables import SUM, TRAINED, exact, summary, temperatures, value
 
 BAYES, SUMS, TRAINING, EXACT = "#2166ac", "#222222", "#e08214", "#b2182b"

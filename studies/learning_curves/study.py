@@ -15,8 +15,8 @@ from typing import Any, Literal
 from basinscope.runs.results import Results
 from basinscope.runs.scratch import Scratch
 from basinscope.runs.study import Job, Result, Settings, Study
+from studies.common.integration.cases import CASES
 
-from .cases import CASES
 from .measuring import errors
 
 Model = Literal["mixture", "tanh", "reduced-rank"]

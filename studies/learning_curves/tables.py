@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from .cases import CASES
+from studies.common.integration.cases import CASES
 
 COLUMNS = ["model", "n", "quantity", "mean", "stderr", "data_sets"]
 

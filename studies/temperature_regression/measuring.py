@@ -13,7 +13,7 @@ from basinscope.landscape import Landscape
 from basinscope.measures.temperature import temperature_regression
 from basinscope.sampling.clock import Nominal
 from studies.common.collapsed import gaussians
-from studies.learning_curves.cases import CASES
+from studies.common.integration.cases import CASES
 
 from .cases import NETWORKS, Network, landscape
 

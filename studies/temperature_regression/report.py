@@ -130,27 +130,20 @@ def answer(made: pd.DataFrame) -> str:
     parts = []
     if len(near):
         parts.append(
-            f"The slope of the loss in temperature is λ to within {near['error'].max():.1%} for "
-            f"{len(near)} of {len(exact)} models whose λ is known ({_each(near)})"
+            f"The slope of the loss in temperature is λ to within {near['error'].max():.1%} for {len(near)} of "
+            f"{len(exact)} models whose λ is known"
         )
     if len(far):
-        start = "but" if near.size else "The slope of the loss in temperature is not λ:"
+        start = "but" if len(near) else "The slope of the loss in temperature is not λ:"
         parts.append(
             f"{start} {far['error'].min() + 1:.1f} to {far['error'].max() + 1:.1f} times λ for {len(far)} "
-            f"({_each(far)}), although all lines there have R² ≥ {far['least_r_squared'].min() - 5e-4:.3f}"
+            f"({'; '.join(far['title'])}), although all lines there have R² ≥ {far['least_r_squared'].min() - 5e-4:.3f}"
         )
     sampled = made[made["method"] != "exact"]
     if len(sampled):
         agree = int((sampled["slope_off"] <= 3).sum())
         parts.append(f"samplers' slopes are within 3 standard errors of integration in {agree} of {len(sampled)} cases")
     return "; ".join(parts).replace("; but", ", but") + "."
-
-
-def _each(part: pd.DataFrame) -> str:
-    return "; ".join(
-        f"{row['title']}: {row['llc']:.3f} ± {row['stderr']:.3f}, λ = {row['exact']:.3g}"
-        for row in part.to_dict("records")
-    )
 
 
 def _table(made: pd.DataFrame) -> list[str]:
@@ -161,7 +154,7 @@ def _table(made: pd.DataFrame) -> list[str]:
     for row in made.to_dict("records"):
         cells = [
             row["title"], f"{row['parameters'] / 2:g}", f"{row['n']:,}", _number(row["exact"], ".3f"),
-            METHODS[row["method"]], str(row["data_sets"]), f"{row['llc']:.3f} ± {row['stderr']:.3f}",
+            METHODS[row["method"]], str(row["data_sets"]), _with(row["llc"], row["stderr"]),
             f"{row['least_r_squared']:.4f}", _number(row["rhat"], ".2f"), _number(row["divergences"], ".0f"),
             _number(row["means_off"], ".1f"), _number(row["slope_off"], ".1f"),
         ]  # fmt: skip
@@ -175,8 +168,7 @@ def _published(made: pd.DataFrame) -> list[str]:
         "| network with 21 weights | λ̂ | R² | d/2 |", "|---|---|---|---|",
         f"| Murfet et al. (2020), as Seyoum (2025) reports it | ≈ {PUBLISHED} | > 0.99 | 10.5 |",
         *(
-            f"| {row['title']}, integrated | {row['llc']:.3f} ± {row['stderr']:.3f} "
-            f"| {row['least_r_squared']:.4f} | 10.5 |"
+            f"| {row['title']}, integrated | {_with(row['llc'], row['stderr'])} | {row['least_r_squared']:.4f} | 10.5 |"
             for row in own.to_dict("records")
         ),
     ]  # fmt: skip
@@ -184,3 +176,8 @@ def _published(made: pd.DataFrame) -> list[str]:
 
 def _number(value: float, form: str) -> str:
     return "" if math.isnan(value) else format(value, form)
+
+
+def _with(value: float, stderr: float) -> str:
+    digits = 3 if stderr >= 5e-4 else 5
+    return f"{value:.{digits}f} ± {stderr:.{digits}f}"

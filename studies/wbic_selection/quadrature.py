@@ -7,7 +7,6 @@ b₁ ≥ … ≥ b_h ≥ 0 converges exponentially. Sums of the data over pairs 
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Sequence
 
@@ -16,6 +15,7 @@ from numpy.typing import NDArray
 
 from studies.common.collapsed import collapsed
 
+from .lattices import unordered
 from .sums import Rung, Sums
 from .truths import Candidates
 
@@ -23,21 +23,14 @@ Array = NDArray[np.float64]
 
 STEPS = {1: 0.01, 2: 0.05, 3: 0.125, 4: 0.2}  # between lattice points, in standard deviations of the prior
 REACH = 5.0  # standard deviations of the prior that the lattice covers
-SHIFTS = (0.5, 0.0)  # two lattices, whose differences tell the error: of cell middles, and of cell ends
 
 
 def lattice(size: int, shift: float) -> tuple[Array, NDArray[np.int64], Array]:
-    """Points on one axis, indices of every unordered set of `size` of them, and log weights for ∫ Π N(b_j; 0, 1) db."""
+    """Points on one axis, and the sets and weights of ∫ Π N(b_j; 0, 1) db for an integrand even in every b_j."""
     step = STEPS[size]
-    points = (np.arange(math.floor(REACH / step)) + shift) * step
+    points = np.asarray((np.arange(math.floor(REACH / step)) + shift) * step, dtype=np.float64)
     weights = np.where(points > 0, 2.0, 1.0) * step * np.exp(-0.5 * points**2) / math.sqrt(2 * math.pi)
-    sets = np.array(list(itertools.combinations_with_replacement(range(len(points)), size)))
-    repeated, run = np.ones(len(sets)), np.ones(len(sets))
-    for column in range(1, size):
-        run = np.where(sets[:, column] == sets[:, column - 1], run + 1, 1)
-        repeated *= run
-    log_weights = np.log(weights)[sets].sum(1) + math.log(math.factorial(size)) - np.log(repeated)
-    return np.asarray(points, dtype=np.float64), sets, np.asarray(log_weights, dtype=np.float64)
+    return points, *unordered(weights, size)
 
 
 def integrated(candidates: Candidates, size: int, data: Sums, stops: Sequence[float], shift: float) -> list[Rung]:

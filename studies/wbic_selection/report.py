@@ -101,9 +101,9 @@ def page(table: pd.DataFrame, made: pd.DataFrame, origin: Mapping[str, Any]) -> 
         "observations lie on finitely many places, so that the error on new data is a sum, without a test set. "
         "Regressions are linear in their outer weights, which are integrated in closed form. Polynomials need nothing "
         "else; the inner weights of tanh units are summed over two shifted lattices, whose difference tells the error. "
-        "Ranks and mixtures are sampled by sequential Monte Carlo from the prior down a ladder of temperatures "
-        f"({settings['gibbs_particles']} particles with Gibbs moves for ranks, {settings['particles']} with "
-        f"Metropolis moves for mixtures, {settings['repeats']} independent repeats). The products of the ladder's "
+        "Mixtures, whose components weigh the same, are summed over lattices of their means in the same way. Ranks "
+        "are sampled by sequential Monte Carlo with Gibbs moves from the prior down a ladder of temperatures "
+        f"({settings['particles']} particles, {settings['repeats']} independent repeats). The products of the ladder's "
         "steps are the free energy, its rung at β = 1/log n gives WBIC. AIC, BIC and TIC are taken at the maximum of "
         "the posterior density; AIC and BIC count all weights, also those that symmetries make idle.", "",
         "Numerical error of the difference between the candidate chosen and the next best, over that difference "

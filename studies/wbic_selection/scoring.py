@@ -12,9 +12,10 @@ from scipy.optimize import least_squares
 
 from studies.common.collapsed import Collapsed
 
+from .lattices import SHIFTS
 from .mixtures import MixtureTruth
 from .mixtures import candidate as mixture
-from .quadrature import SHIFTS, integrated
+from .quadrature import integrated
 from .ranks import sampled
 from .sums import Rung, Sums, sums
 from .truths import Candidates, Truth
@@ -34,7 +35,7 @@ def row(
     `NAME_stderr` is the standard error of that mean.
     """
     if isinstance(truth, MixtureTruth):
-        fit, tried = mixture(truth, size, n, gamma, particles, repeats, seed)
+        fit, tried = mixture(truth, size, n, gamma, seed)
     else:
         fit, tried = regression(truth, size, n, gamma, particles, repeats, seed)
     values = {name: np.array([each[name] for each in tried]) for name in tried[0]}

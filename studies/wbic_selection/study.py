@@ -24,8 +24,7 @@ class SelectionSettings(Settings):
         samples: sizes n of the data.
         data_sets: of each size.
         gamma: precision γ of the prior N(0, 1/γ) of every weight of every candidate.
-        particles: of the sampler of mixtures, which moves by Metropolis steps.
-        gibbs_particles: of that of ranks, whose Gibbs steps need fewer; all else is integrated exactly.
+        particles: of the sampler of ranks; all else is integrated.
         repeats: independent samplers, whose differences tell the Monte Carlo error.
     """
 
@@ -33,8 +32,7 @@ class SelectionSettings(Settings):
     samples: tuple[int, ...] = (50, 200, 800)
     data_sets: int = 50
     gamma: float = 1.0
-    particles: int = 2500
-    gibbs_particles: int = 500
+    particles: int = 500
     repeats: int = 2
 
 
@@ -58,21 +56,21 @@ class Selection(Study):
     Settings = SelectionSettings
     Job = Choice
     scales: Mapping[str, Mapping[str, Any]] = {
-        "smoke": {"samples": [50], "data_sets": 4, "particles": 400, "gibbs_particles": 100},
+        "smoke": {"samples": [50], "data_sets": 4, "particles": 100},
         "paper": {},
     }
 
     def jobs(self, settings: SelectionSettings) -> Iterator[Choice]:
-        particles = {"singular-mixture": settings.particles, "singular-ranks": settings.gibbs_particles}
         for truth in settings.truths:
+            sampled = truth == "singular-ranks"
             for samples in settings.samples:
                 for seed in range(settings.data_sets):
                     yield Choice(
                         truth=truth,
                         samples=samples,
                         gamma=settings.gamma,
-                        particles=particles.get(truth, 0),
-                        repeats=settings.repeats if truth in particles else 0,
+                        particles=settings.particles if sampled else 0,
+                        repeats=settings.repeats if sampled else 0,
                         seed=seed,
                     )
 

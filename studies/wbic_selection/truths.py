@@ -116,6 +116,6 @@ TRUTHS: dict[str, Truth | MixtureTruth] = {
     "singular-tanh": Truth(
         "realizable, singular: tanh units", _LINE, 2 * np.tanh(2 * _LINE) - 1.5 * np.tanh(0.7 * _LINE), TANH, 2
     ),
-    "singular-mixture": MixtureTruth("realizable, singular: components", (0.6, 0.4), (-0.35, 0.5)),
+    "singular-mixture": MixtureTruth("realizable, singular: components", (-0.35, 0.5)),
     "unrealizable": Truth("not realizable: tanh units for a sine", _LINE, 1.2 * np.sin(2 * _LINE), TANH, None),
 }

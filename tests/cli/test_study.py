@@ -63,7 +63,7 @@ def test_a_part_is_run_reported_and_put_back_into_another_store(tmp_path):
 
 @pytest.mark.slow
 def test_a_study_runs_where_there_is_little_but_torch_and_pandas(tmp_path):
-    absent = ("jinja2", "markupsafe", "matplotlib", "pooch", "ray", "safetensors", "sklearn", "submitit")
+    absent = ("jinja2", "markupsafe", "matplotlib", "requests", "ray", "safetensors", "sklearn", "submitit")
     code = (
         f"import sys; sys.modules.update(dict.fromkeys({absent})); from basinscope.cli import main; "
         "sys.argv[1:] += '--on here --minutes 9 -s seeds=1 -s dimensions=[2] -s conditions=[1.0]'.split(); main()"

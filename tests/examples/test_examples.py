@@ -31,8 +31,18 @@ def test_every_example_is_short_and_runs(script, tmp_path, monkeypatch, capsys):
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize("notebook", sorted((HOME / "notebooks").glob("*.ipynb")), ids=lambda path: path.stem)
+def test_a_notebook_shows_what_it_found_and_took_under_two_minutes(notebook):
+    stored = json.loads(notebook.read_text())
+    assert stored["metadata"]["basinscope"]["seconds"] < 120
+    code = [cell for cell in stored["cells"] if cell["cell_type"] == "code"]
+    assert [cell["execution_count"] for cell in code] == list(range(1, len(code) + 1))
+    assert not any(output["output_type"] == "error" for cell in code for output in cell["outputs"])
+    assert "image/png" in code[-1]["outputs"][-1]["data"], "a notebook ends in a figure"
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("notebook", sorted(HOME.glob("*.ipynb")), ids=lambda path: path.stem)
+@pytest.mark.parametrize("notebook", sorted(HOME.rglob("*.ipynb")), ids=lambda path: path.stem)
 def test_the_cells_of_every_notebook_run_in_order(notebook, tmp_path, monkeypatch):
     cells = json.loads(notebook.read_text())["cells"]
     code = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]

@@ -77,7 +77,7 @@ _LLC_REFUSED: list[dict[str, Any]] = [
 _LLC_HONEST: list[dict[str, Any]] = [
     {"gamma": np.float32(1)}, {"gamma": np.float64(2)}, {"gamma": 1e12}, {"gamma": 1e-12}, {"nbeta": 1e-300}, {"nbeta": 1e9},
     {"nbeta": Fraction(7, 2)}, {"chains": 4.0}, {"chains": np.int64(4)}, {"draws": 64.0}, {"draws": np.int32(64)},
-    {"step_size": 1e6}, {"step_size": 1e-12}, {"burn_in": np.float32(0.5)}, {"burn_in": 0}, {"burn_in": 0.8, "draws": 16, "chains": 2},
+    {"step_size": 1e6}, {"burn_in": np.float32(0.5)}, {"burn_in": 0}, {"burn_in": 0.8, "draws": 16, "chains": 2},
     {"rtol": 1e9}, {"budget": 1e-9}, {"budget": np.float32(1)}, {"seed": np.int64(3)}, {"seed": 1.0}, {"seed": -1},
     {"sampler": "sgld", "step_size": 1e9, "draws": 50}, {"sampler": "sgld", "step_size": 1e-9, "draws": 50},
     {"sampler": "mala", "step_size": 1e-9, "draws": 50}, {"sampler": "mala", "step_size": 1e9, "draws": 50},
@@ -142,7 +142,7 @@ _MEASURES = [
     right("soft_rank: weight decay of 1e300", rank(weight_decay=1e300), 0.0),
     honest("soft_rank: weight decay of 1e-300", lambda _: (rank(weight_decay=1e-300)(_), 15.0)),
     refused("gap: held out of another network", lambda _: bs.gap(LAND, weight_decay=0.1, held_out=bs.Landscape(nn.Linear(4, 2), "mse", (X, R[:, :2])))),
-    refused("gap: held out as bare data", lambda _: bs.gap(LAND, weight_decay=0.1, held_out=(X, R))),
+    refused("gap: held out as a number", lambda _: bs.gap(LAND, weight_decay=0.1, held_out=3)),
     refused("gap: an unknown method", lambda _: bs.gap(LAND, weight_decay=0.1, method="z")),
     *(
         refused(f"trace: {_spelled(options)}", lambda _, o=options: bs.trace(LAND, **{**QUIET, **o}))

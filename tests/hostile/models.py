@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import types
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -13,6 +15,7 @@ from torch.nn import functional
 from torch.nn.utils import parametrizations
 from torch.utils.checkpoint import checkpoint
 
+import basinscope as bs
 from hostile.networks import (
     IMAGES,
     TOKENS,
@@ -174,4 +177,13 @@ _CURVATURE: list[Case] = [
     agrees_or_refused("a layer without units", lambda: nn.Sequential(nn.Linear(4, 0), nn.Linear(0, 3))),
 ]  # fmt: skip
 
-CASES = [*_REFUSED, *_CURVATURE]
+
+def untouched(_: Path) -> bool:
+    """A model that writes into its inputs must not reach the data of who measures it."""
+    x = X.clone()
+    with contextlib.suppress(bs.InputError):
+        land(Ends(added_to), data=(x, R))
+    return torch.equal(x, X)
+
+
+CASES = [works("the data of a model that writes into them", untouched), *_REFUSED, *_CURVATURE]

@@ -2,10 +2,17 @@
 
 import pytest
 
-from hostile import arguments, data, models, texts
+from hostile import arguments, data, files, landscapes, models, texts
 from hostile.outcomes import tried
 
-TABLES = {"model": models.CASES, "data": data.CASES, "argument": arguments.CASES, "text": texts.CASES}
+TABLES = {
+    "model": models.CASES,
+    "data": data.CASES,
+    "argument": arguments.CASES,
+    "text": texts.CASES,
+    "landscape": landscapes.CASES,
+    "file": files.CASES,
+}
 
 
 @pytest.mark.parametrize(

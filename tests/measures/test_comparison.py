@@ -47,7 +47,7 @@ def test_estimates_at_hand_are_compared():
         (1, {}, "two landscapes or more"),
         (2, {"names": ["x", "x"]}, "different texts"),
         (2, {"names": ["x"]}, "2 different texts"),
-        (2, {"gamma": 1.0}, "estimates have their resolution"),
+        (2, {"gamma": 1.0}, "gamma=1.0 is about drawing from a landscape, got estimates that have their resolution"),
     ],
 )
 def test_wrong_calls(count, options, told):

@@ -2,6 +2,7 @@
 
 import dataclasses
 import inspect
+import itertools
 import typing
 
 import numpy as np
@@ -15,6 +16,7 @@ from basinscope.measures import free_energy as energies
 from basinscope.measures.checks import Balance, Movement
 from basinscope.measures.evidence import draws_checks, movement
 from basinscope.measures.settings import Sampling
+from basinscope.sampling import clock
 from basinscope.sampling.local import Sampler, Settings
 from chance import SAMPLED, assert_within
 from conjugate import KNOWN, six
@@ -90,6 +92,30 @@ def test_draws_are_the_same_whether_they_are_kept_or_walked_again(seed):
         assert torch.equal(one, three)
     assert not walked._kept
     assert len(kept._kept) == 20
+
+
+def test_a_plan_is_told_before_anything_is_sampled(runs):
+    plan = bs.plan(LAND, gamma=1.0, chains=4, budget=bs.Nominal(5.0))
+    assert not runs
+    assert (plan.sampler, plan.chains, plan.batch_size) == ("hmc", 4, None)
+    assert bs.posterior(LAND, gamma=1.0, chains=4, budget=bs.Nominal(5.0), progress=False).plan == plan
+    assert bs.plan(LAND, batch_size=8).sampler == "minibatch"
+    assert bs.plan(LAND, budget=1e-6).warning is not None
+    with pytest.raises(bs.InputError, match="gamma must be a positive finite number, got -1"):
+        bs.plan(LAND, gamma=-1)
+    with pytest.raises(bs.InputError, match="land must be a Landscape"):
+        bs.plan(3)
+
+
+def test_a_criterion_is_replayed_by_its_schedule(monkeypatch, seed):
+    ticks = itertools.count()
+    monkeypatch.setattr(clock, "default_clock", lambda seconds: clock.WallClock(seconds, lambda: 1e-3 * next(ticks)))
+    settings = {"gamma": 1.0, "chains": 4, "seed": seed, "progress": False, "rtol": 1e-4}
+    first = bs.waic(LAND, budget=0.4, **settings)
+    schedule = bs.Schedule.from_dict(first.diagnostics["schedule"])
+    again = bs.waic(LAND, budget=schedule, **settings)
+    assert (again.value, again.stderr) == (first.value, first.stderr)
+    assert again.diagnostics["draws"] == first.diagnostics["draws"]
 
 
 def test_a_posterior_says_what_it_is():

@@ -22,7 +22,8 @@ SIZES = (0.2, 0.1)
 LIFT = 5.0  # of a unit step, as foreseen
 
 
-def fit(values, errors=(0.1, 0.1), lift=LIFT, virials=(100.0, 100.0), freedom=math.inf, sizes=SIZES):
+def fit(values, errors=(0.1, 0.1), lift=LIFT, virials=(100.0, 100.0), freedom=math.inf, sizes=SIZES,
+        control=False):  # fmt: skip
     """`extrapolated` of runs whose means, standard errors and virials are given, with noise that lifts them so."""
     rows = zip(sizes, values, errors, np.broadcast_to(lift, len(sizes)), virials, strict=True)
 
@@ -35,7 +36,7 @@ def fit(values, errors=(0.1, 0.1), lift=LIFT, virials=(100.0, 100.0), freedom=ma
             return Mean(value * (1 + lacking / 2), error, freedom)
 
         return SimpleNamespace(
-            step_size=size, corrected=corrected, profits=lambda: False, virials=lambda: told, noise=8 * lift,
+            step_size=size, corrected=corrected, profits=lambda: control, virials=lambda: told, noise=8 * lift,
             target=SimpleNamespace(nbeta=1.0, drop=0.0),
         )  # fmt: skip
 
@@ -55,6 +56,12 @@ def test_a_lift_as_foreseen_is_taken_out():
     one = fit([3 + LIFT * 0.2], errors=(0.1,), virials=(102.0,), sizes=(0.2,))
     assert one.value == pytest.approx(3.0, abs=1e-6), "of one step size alone"
     assert one.stderr > found.stderr
+
+
+def test_control_variates_have_taken_the_lift_out():
+    found = fit([3.0, 3.0], virials=[100 + 2 * LIFT * size for size in SIZES], control=True)
+    assert found.value == pytest.approx(3.0, abs=1e-6)
+    assert found.slope == pytest.approx(0.0, abs=1e-6)
 
 
 def test_means_that_are_known_well_say_what_the_lift_is():

@@ -26,6 +26,7 @@ ADDRESSES = {
     "learning-curves": "f8207d6a248d",
     "llc": "268c4a7edd75",
     "llc/smoke": "0ba767e17b91",
+    "temperature-regression": "332fdabe148b",
     "volume-scaling": "36f40f76b326",
 }
 

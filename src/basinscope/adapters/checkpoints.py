@@ -25,8 +25,10 @@ def read_weights(path: Path) -> dict[str, Tensor]:
 
     A `.safetensors` file holds nothing but tensors; a torch file is read with `weights_only=True`.
     """
+    if not path.is_file():
+        raise InputError(f"{path} is no regular file: expected a checkpoint")
     if path.suffix.lower() in SAFE:
-        weights = load_checkpoint(path)["model"] if is_training_checkpoint(path) else _read_safetensors(path)
+        weights = _trained(path) if is_training_checkpoint(path) else _read_safetensors(path)
     elif path.suffix.lower() in TORCH:
         weights = _read_torch(path)
     else:
@@ -37,9 +39,24 @@ def read_weights(path: Path) -> dict[str, Tensor]:
             weights = dict(inner)
             break
     tensors = {str(name): value for name, value in weights.items() if isinstance(value, Tensor)}
+    odd = next((name for name, value in tensors.items() if not _is_plain(value)), None)
+    if odd is not None:
+        raise InputError(f"{path} holds {odd!r} as a sparse, nested, quantized or meta tensor — save dense ones")
     if not tensors:
         raise InputError(f"{path} holds no tensors by name — save model.state_dict()")
     return tensors
+
+
+def _is_plain(tensor: Tensor) -> bool:
+    special = tensor.is_nested or tensor.is_quantized or tensor.is_meta
+    return not special and tensor.layout == torch.strided
+
+
+def _trained(path: Path) -> dict[str, Any]:
+    weights = load_checkpoint(path).get("model")
+    if not isinstance(weights, Mapping):
+        raise InputError(f"{path} says it is a training run but holds no model — it is damaged")
+    return dict(weights)
 
 
 def _read_safetensors(path: Path) -> dict[str, Any]:
@@ -75,7 +92,8 @@ def _read_torch(path: Path) -> dict[str, Any]:
 
 
 def fitting(network: nn.Module, weights: Mapping[str, Tensor], source: Path) -> dict[str, Tensor]:
-    """The weights under the network's own names; refused where some are missing, left over or of another shape.
+    """The weights under the network's own names; refused where some are missing, left over, or of another
+    shape or kind of number.
 
     Names with the prefix that a wrapper puts before every one of them (`module.`, `_orig_mod.`) fit without it. A tied
     parameter, which has two names, may be saved under one of them.
@@ -102,16 +120,27 @@ def fitting(network: nn.Module, weights: Mapping[str, Tensor], source: Path) -> 
         for name, tensor in expected.items()
         if name in saved and saved[name].shape != tensor.shape
     ]
-    if missing or extra or shapes:
+    kinds = [
+        f"{name} is {saved[name].dtype} in the file and {tensor.dtype} in the network"
+        for name, tensor in expected.items()
+        if name in saved and _kind(saved[name]) != _kind(tensor)
+    ]
+    if missing or extra or shapes or kinds:
         problems = [
             *([f"missing {_listed(missing)}"] if missing else []),
             *([f"left over {_listed(extra)}"] if extra else []),
             *([_listed(shapes, "; ")] if shapes else []),
+            *([_listed(kinds, "; ")] if kinds else []),
         ]
         raise InputError(
             f"{source} does not fit the network: {'; '.join(problems)} — check that --model builds what was saved"
         )
     return {name: saved[name] for name in expected}
+
+
+def _kind(tensor: Tensor) -> str:
+    """Whether a tensor holds complex, real or whole numbers."""
+    return "complex" if tensor.is_complex() else "real" if tensor.is_floating_point() else "whole"
 
 
 def _listed(names: list[str], mark: str = ", ") -> str:

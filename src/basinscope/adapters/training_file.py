@@ -11,6 +11,7 @@ from torch import Tensor
 
 from ..errors import InputError
 from ..files import whole_file
+from ..foreign import parsed
 from .training_header import KEY, decoded
 
 FORMAT = 1
@@ -49,7 +50,7 @@ def load_checkpoint(path: str | Path) -> dict[str, Any]:
                 raise InputError(
                     f"{path} is no checkpoint of a training run: expected a file written by train(folder=…)"
                 )
-            tree = json.loads(text)
+            tree = parsed(text, finite=False)
             if tree["$dict"][0] != ["format", FORMAT]:
                 raise InputError(
                     f"{path} has format {tree['$dict'][0][1]!r}, this version reads {FORMAT} — train again, or use the "
@@ -57,7 +58,9 @@ def load_checkpoint(path: str | Path) -> dict[str, Any]:
                 )
             state: dict[str, Any] = decoded(tree, {name: file.get_tensor(name) for name in file.keys()})["state"]  # noqa: SIM118
             return state
-    except (SafetensorError, json.JSONDecodeError, KeyError, IndexError) as error:
+    except InputError:
+        raise
+    except (SafetensorError, OSError, ValueError, LookupError, TypeError, AttributeError) as error:
         raise InputError(f"{path} is broken ({error}): delete it and train again") from error
 
 

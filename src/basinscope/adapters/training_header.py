@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from ..errors import InputError
+from ..foreign import opened, parsed
 
 KEY = "basinscope-training"  # of the entry in the header of a safetensors file
 _MAX_HEADER_BYTES = 64 << 20  # a longer one is a mistake
@@ -16,15 +16,15 @@ _MAX_HEADER_BYTES = 64 << 20  # a longer one is a mistake
 def training_header(path: Path) -> dict[str, Any] | None:
     """`rows`, `over`, `clock` and `settings` of a run; None for a safetensors file that holds none."""
     try:
-        with path.open("rb") as file:
+        with opened(path) as file:
             size = int.from_bytes(file.read(8), "little")
             if not 2 <= size <= _MAX_HEADER_BYTES:
                 raise ValueError("its header is cut off")
-            header = json.loads(file.read(size))
+            header = parsed(file.read(size))
         text = header.get("__metadata__", {}).get(KEY)
         if text is None:
             return None
-        state = dict(decoded(json.loads(text))["state"])
+        state = dict(decoded(parsed(text, finite=False))["state"])
         return {name: state[name] for name in ("rows", "over", "clock", "settings")}
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise InputError(f"{path.name} cannot be read ({error}): it is damaged, or still being written") from error

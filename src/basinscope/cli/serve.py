@@ -6,6 +6,7 @@ import secrets
 import socket
 from pathlib import Path
 from typing import Annotated
+from urllib.parse import quote
 
 import typer
 from rich.console import Console
@@ -37,6 +38,7 @@ def serve(
         import uvicorn
 
         from ..report.catalogue import Catalogue
+        from ..report.listening import configuration
         from ..report.server import LOCAL, application
     except ModuleNotFoundError as error:
         raise InputError(f"the live page needs {error.name} — pip install 'basinscope[serve]'") from error
@@ -45,7 +47,7 @@ def serve(
     if token is None and host not in LOCAL:
         token = secrets.token_urlsafe(24)
     app = application(Catalogue(runs), token=token, ended=lambda: server.should_exit)
-    server = uvicorn.Server(uvicorn.Config(app, log_level="error", access_log=False, timeout_graceful_shutdown=2))
+    server = uvicorn.Server(configuration(app))
     try:
         listening = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
     except OSError as error:
@@ -53,7 +55,7 @@ def serve(
             f"cannot listen at {host}:{port}: {error.strerror or error} — is it taken? Choose another with --port"
         ) from error
     shown = f"[{host}]" if ":" in host else host
-    address = f"http://{shown}:{listening.getsockname()[1]}/" + (f"?token={token}" if token else "")
+    address = f"http://{shown}:{listening.getsockname()[1]}/" + (f"#{quote(token, safe='')}" if token else "")
     Console(highlight=False).print(f"live page of {runs}: {address}   (Ctrl-C ends it)", soft_wrap=True, markup=False)
     with listening:
         server.run(sockets=[listening])

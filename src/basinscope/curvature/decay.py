@@ -33,6 +33,12 @@ class Decay:
     several: bool
 
     @property
+    def level(self) -> float:
+        """The only level."""
+        (level,) = self.levels
+        return level
+
+    @property
     def whitening(self) -> Tensor | None:
         """diag(shape)^(−1/2): with it, rank_Λ(A) = rank_level(whitened A)."""
         return None if self.shape is None else self.shape.rsqrt()
@@ -47,8 +53,8 @@ class Decay:
         return level if self.shape is None else "per parameter"
 
 
-def read_decay(land: Landscape, weight_decay: WeightDecay) -> Decay:
-    """Check the argument `weight_decay` of every measure.
+def read_decay(land: Landscape, weight_decay: WeightDecay, *, single: bool = False) -> Decay:
+    """Check the argument `weight_decay` of every measure; a `single` one must not be a sequence.
 
     A mapping takes name patterns (`*` for any part) to numbers or to tensors of the parameter's shape; the first
     pattern that matches a parameter counts, and each parameter must match one.
@@ -63,6 +69,8 @@ def read_decay(land: Landscape, weight_decay: WeightDecay) -> Decay:
         pieces = [_entry(name, tensor, weight_decay) for name, tensor in land.parameters.items()]
         return Decay((1.0,), torch.cat(pieces), False)
     several = not isinstance(weight_decay, Real) and not (isinstance(weight_decay, Tensor) and weight_decay.ndim == 0)
+    if several and single and not isinstance(weight_decay, str):
+        raise InputError("this takes one weight decay, got a sequence — call it for each")
     values: Any = weight_decay if several else [weight_decay]
     try:
         if isinstance(weight_decay, (str, bool)):

@@ -11,6 +11,7 @@ from torch import Tensor
 from .operators import Operator
 from .tiles import DEFAULT_MEMORY
 
+CHUNK = 8  # vectors that memory is taken for at once
 ROUNDING = 50  # units of rounding, relative to ‖A‖, below which what a product leaves over counts as nothing
 
 
@@ -87,7 +88,7 @@ class LanczosRuns:
         self.operator = operator
         self._locked = locked
         rows = starts.reshape(operator.dimension, -1).to(operator.device, operator.dtype).T
-        self._kept = rows.new_empty(len(rows), 0, operator.dimension)
+        self._chunks: list[Tensor] = []  # of the vectors kept, (P, CHUNK, d) each, the last one padded with zeros
         self._count = 0
         bound = _memory_bound(operator.device) if memory is None else memory
         self._capacity = bound / (rows.numel() * rows.element_size())
@@ -105,7 +106,7 @@ class LanczosRuns:
     @property
     def basis(self) -> Tensor:
         """The vectors kept, (P, m, d): all of them if memory allows."""
-        return self._kept[:, : self._count]
+        return torch.cat(self._chunks, 1)[:, : self._count]
 
     @property
     def exhausted(self) -> Tensor:
@@ -160,18 +161,17 @@ class LanczosRuns:
         for _ in range(2):
             if self._locked is not None:
                 rows = rows - (rows @ self._locked.T) @ self._locked
-            rows = rows - torch.bmm(torch.bmm(rows[:, None], self.basis.mT), self.basis)[:, 0]
+            for chunk in self._chunks:
+                rows = rows - torch.bmm(torch.bmm(rows[:, None], chunk.mT), chunk)[:, 0]
         return rows
 
     def _keep(self, rows: Tensor) -> None:
         if self._count >= self._capacity:
             return
-        if self._count == self._kept.shape[1]:  # room doubles, so that vectors are copied a bounded number of times
-            room = int(min(max(16, 2 * self._count), self._capacity + 1))
-            larger = self._kept.new_empty(len(rows), room, rows.shape[1])
-            larger[:, : self._count] = self._kept
-            self._kept = larger
-        self._kept[:, self._count] = rows
+        place = self._count % CHUNK
+        if place == 0:
+            self._chunks.append(rows.new_zeros(len(rows), CHUNK, rows.shape[1]))
+        self._chunks[-1][:, place] = rows
         self._count += 1
 
 

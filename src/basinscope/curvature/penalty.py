@@ -50,15 +50,13 @@ def penalty(
     check_landscape(land)
     if kind not in ("soft_rank", "log_det"):
         raise InputError(f"kind must be 'soft_rank' or 'log_det', got {kind!r}")
-    decay = read_decay(land, weight_decay)
-    if decay.several:
-        raise InputError("penalty takes one weight decay, got a sequence")
+    decay = read_decay(land, weight_decay, single=True)
     samples = batch if isinstance(batch, Samples) else land.take(batch)
     point = _point(land, parameters)
     rows = _rows(land, point, samples)
     if decay.whitening is not None:
         rows = rows * decay.whitening.to(rows)
-    rows = rows / (land.n * decay.levels[0]) ** 0.5
+    rows = rows / (land.n * decay.level) ** 0.5
     matrix = rows @ rows.T if len(rows) <= land.dimension else rows.T @ rows
     root = torch.linalg.cholesky(matrix + torch.eye(len(matrix), dtype=matrix.dtype, device=matrix.device))
     if kind == "log_det":

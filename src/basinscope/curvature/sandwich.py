@@ -8,16 +8,17 @@ the gradients ∇l_i + Λθ of the regularised loss, equal to C − Λθθᵀ Λ
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.func import vjp, vmap
 
 from ..errors import InputError
-from ..estimates import Check
+from ..estimates import Check, Estimate
 from ..landscape import Landscape
 from .averages import indefinite
 from .decay import Decay
@@ -46,6 +47,12 @@ class Mean:
     stderr: float | None
     criterion: float
     decrement: float
+
+    def estimate(self, name: str, n: int, diagnostics: Mapping[str, Any]) -> Estimate:
+        """The mean over n, with its check."""
+        scatter = None if self.stderr is None else self.stderr / n
+        details = {**diagnostics, "sampling_stderr": scatter, "decrement": self.decrement}
+        return Estimate(name, self.value / n, 0.0, (self.check,), details)
 
     @property
     def check(self) -> Check:

@@ -38,12 +38,13 @@ def balance_of(outcome: Outcome) -> Balance:
     return Balance(virial.mean / dimension, virial.stderr / dimension)
 
 
-def check_virial(balance: Balance, *, where: str = "") -> Check:
+def check_virial(balance: Balance, *, where: str = "", above: str = "use a smaller step_size") -> Check:
     """Whether chains are in equilibrium: E[δ·∇U] = d holds for every posterior, by one integration by parts.
 
     Args:
         balance: the virial ratio.
         where: at which of several temperatures, in words.
+        above: what to do where the ratio is above 1, as it is where steps are too large.
 
     Examples:
         >>> check_virial(Balance(0.8, 0.02)).warning
@@ -54,7 +55,7 @@ def check_virial(balance: Balance, *, where: str = "") -> Check:
         "virial ratio E[δ·∇U]/d", f"{balance.ratio:.2f} ± {balance.stderr:.2g}",
         f"1, within {MAX_VIRIAL_ERROR:g} or {MAX_VIRIAL_STDERRS:g} standard errors",
         not (off > MAX_VIRIAL_ERROR and off > MAX_VIRIAL_STDERRS * balance.stderr),
-        "use a smaller step_size" if balance.ratio > 1 else "raise budget",
+        above if balance.ratio > 1 else "raise budget",
         reason=f"not in equilibrium: the virial ratio is {balance.ratio:.2f} instead of 1{where}",
     )  # fmt: skip
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Unpack
 
 from ..errors import InputError
 from ..estimates import Estimate
@@ -13,6 +13,7 @@ from ..frames import dataframe
 from ..landscape import Landscape
 from ..sampling.calibration import resolution
 from .llc import llc
+from .settings import Sampling, checked, refuse_settings, takes_settings
 
 
 @dataclass(frozen=True)
@@ -87,16 +88,12 @@ def told(difference: Estimate) -> str:
     return "larger" if low > 0 else "smaller" if high < 0 else "not told apart"
 
 
+@takes_settings
 def compare(
     *subjects: Landscape | Estimate,
     names: Sequence[str] | None = None,
-    nbeta: float | None = None,
-    gamma: float | None = None,
-    sampler: str = "auto",
-    rtol: float = 0.02,
-    budget: float = 60.0,
-    seed: int = 0,
     progress: bool = True,
+    **settings: Unpack[Sampling],
 ) -> Comparison:
     """λ̂ of two or more networks at one resolution, with their differences from the first and the errors of these.
 
@@ -108,10 +105,9 @@ def compare(
     Args:
         subjects: landscapes to be measured, or estimates that were measured at one resolution.
         names: of the subjects; the first, second and so on are called a, b, … unless given.
-        nbeta, gamma: the common resolution.
-        sampler, rtol, budget: as for `llc`; the budget is that of each.
-        seed: of the first landscape; those of the others follow it.
         progress: show bars.
+        settings: of landscapes, those of `posterior`, as for `llc`: `nbeta` and `gamma` are the common resolution,
+            `budget` is that of each, and `seed` that of the first; those of the others follow it.
 
     Examples:
         >>> import torch, basinscope as bs
@@ -132,18 +128,13 @@ def compare(
     landscapes = [subject for subject in subjects if isinstance(subject, Landscape)]
     estimates = [subject for subject in subjects if isinstance(subject, Estimate)]
     if len(estimates) == len(subjects):
-        if nbeta is not None or gamma is not None:
-            raise InputError("estimates have their resolution — pass landscapes to measure at another nbeta or gamma")
+        refuse_settings(settings, "estimates that have their resolution")
     elif len(landscapes) == len(subjects):
+        nbeta, gamma, chosen = checked(settings)
         own = [resolution(land, nbeta, gamma) for land in landscapes]
-        nbeta, gamma = min(at.nbeta for at in own), max(at.gamma for at in own)
-        estimates = [
-            llc(
-                land, nbeta=nbeta, gamma=gamma, sampler=sampler, rtol=rtol, budget=budget, seed=seed + place,
-                progress=progress,
-            )
-            for place, land in enumerate(landscapes)
-        ]  # fmt: skip
+        common: Sampling = {**settings, "nbeta": min(at.nbeta for at in own), "gamma": max(at.gamma for at in own)}
+        each: list[Sampling] = [{**common, "seed": chosen.seed + place} for place in range(len(landscapes))]
+        estimates = [llc(land, progress=progress, **one) for land, one in zip(landscapes, each, strict=True)]
     else:
         kinds = ", ".join(sorted({type(subject).__name__ for subject in subjects}))
         raise InputError(f"compare takes landscapes or estimates, not both or others, got {kinds} — take report['llc']")

@@ -10,8 +10,7 @@ from torch import Tensor
 
 from ..curvature.decay import read_decay
 from ..curvature.dense import dense
-from ..curvature.sandwich import Mean, Sandwich
-from ..errors import InputError
+from ..curvature.sandwich import Sandwich
 from ..estimates import Estimate
 from ..landscape import Landscape, check_landscape
 from .tic import Curvature, chosen_matrix
@@ -45,7 +44,8 @@ def parameter_error(
     """
     sandwich, common = _prepared(land, weight_decay, chosen_matrix(matrix, curvature))
     mean = sandwich.mean(lambda rows, solved: solved.square().sum(1))
-    return _estimate("parameter_error", mean, float(torch.cholesky_inverse(sandwich.root).trace()), common, land.n)
+    calibrated = float(torch.cholesky_inverse(sandwich.root).trace()) / land.n
+    return mean.estimate("parameter_error", land.n, {**common, "calibrated": calibrated})
 
 
 def loss_distance(
@@ -74,7 +74,8 @@ def loss_distance(
         0.0625
     """
     sandwich, common = _prepared(land, weight_decay, chosen_matrix(matrix, curvature))
-    return _estimate("loss_distance", sandwich.squared(), _second_rank(sandwich), common, land.n)
+    calibrated = _second_rank(sandwich) / land.n
+    return sandwich.squared().estimate("loss_distance", land.n, {**common, "calibrated": calibrated})
 
 
 def information_distance(
@@ -106,32 +107,20 @@ def information_distance(
     sandwich, common = _prepared(land, weight_decay, chosen_matrix(matrix, curvature))
     fisher = sandwich.matrix if sandwich.curvature == "fisher" else dense(land, "fisher")
     mean = sandwich.mean(lambda rows, solved: (solved * (solved @ fisher)).sum(1) / 2)
-    return _estimate("information_distance", mean, _second_rank(sandwich) / 2, common, land.n)
+    calibrated = _second_rank(sandwich) / 2 / land.n
+    return mean.estimate("information_distance", land.n, {**common, "calibrated": calibrated})
 
 
 def _prepared(
     land: Landscape, weight_decay: float | Mapping[str, float | Tensor], matrix: Curvature
 ) -> tuple[Sandwich, dict[str, Any]]:
     check_landscape(land)
-    decay = read_decay(land, weight_decay)
-    if decay.several:
-        raise InputError("this measure takes one weight decay, got a sequence — call it for each")
-    (level,) = decay.levels
-    common = {"matrix": matrix, "weight_decay": decay.describe(level), "samples": land.n}
-    return Sandwich(land, matrix, decay.diagonal(land, level)), common
+    decay = read_decay(land, weight_decay, single=True)
+    common = {"matrix": matrix, "weight_decay": decay.describe(decay.level), "samples": land.n}
+    return Sandwich(land, matrix, decay.diagonal(land, decay.level)), common
 
 
 def _second_rank(sandwich: Sandwich) -> float:
     """rank⁽²⁾_Λ = Tr((H H_Λ⁻¹)²)."""
     projection = sandwich.solve(sandwich.matrix)
     return float((projection * projection.T).sum())
-
-
-def _estimate(name: str, mean: Mean, calibrated: float, common: Mapping[str, Any], n: int) -> Estimate:
-    diagnostics = {
-        **common,
-        "calibrated": calibrated / n,
-        "sampling_stderr": None if mean.stderr is None else mean.stderr / n,
-        "decrement": mean.decrement,
-    }
-    return Estimate(name, mean.value / n, 0.0, (mean.check,), diagnostics)

@@ -230,6 +230,7 @@ def facts_of(post: Posterior) -> dict[str, Any]:
         "slope": outcome.slope,
         "burn_in": run.trace.draws,
         "interrupted": outcome.interrupted,
+        "schedule": None if outcome.schedule is None else outcome.schedule.to_dict(),
     }
 
 

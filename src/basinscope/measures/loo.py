@@ -135,6 +135,6 @@ def check_weights(shape: NDArray[np.float64], limit: float) -> Check:
         )  # fmt: skip
     worst = bad[np.argsort(-shape[bad])][:5].tolist()
     return Check(
-        name, observed, wanted, not len(bad), "take more draws, or refit without those",
+        name, observed, wanted, not len(bad), "raise draws, or refit without each of them",
         reason=f"unreliable weights: k̂ exceeds {limit:.2f} for {len(bad)} of {len(shape)} samples, worst at {worst}",
     )  # fmt: skip

@@ -17,6 +17,7 @@ from ..progress import Report, tracked
 from ..sampling.calibration import resolution
 from ..sampling.draws import draws as onward
 from ..sampling.local import Outcome, Sampler, Settings
+from ..sampling.plan import Plan
 from .settings import Sampling, checked, refuse_settings, takes_settings
 
 if TYPE_CHECKING:
@@ -57,6 +58,12 @@ class Posterior:
         return self.sampler.settings
 
     @property
+    def plan(self) -> Plan:
+        """How it was to be sampled, and what that was to cost."""
+        assert self.outcome.plan is not None  # every run has one
+        return self.outcome.plan
+
+    @property
     def chains(self) -> int:
         return len(self.outcome.displacement)
 
@@ -65,7 +72,8 @@ class Posterior:
         """Draws per chain: as many as asked for, else enough of them, but no more work than the run took."""
         if self._draws is not None:
             return self._draws
-        return max(_FEWEST, min(math.ceil(ENOUGH / self.chains), self.outcome.main.trace.draws))
+        steps = 1 if self.outcome.batch_size is None else 2 * self.thin  # a draw's own, and its pass over all data
+        return max(_FEWEST, min(math.ceil(ENOUGH / self.chains), self.outcome.main.trace.draws // steps))
 
     @property
     def thin(self) -> int:
@@ -185,6 +193,34 @@ def posterior(
     positive("memory", memory)
     with tracked("posterior", progress) as report:
         return sampled(land, settings, report, memory=memory)
+
+
+@takes_settings
+def plan(land: Landscape, **settings: Unpack[Sampling]) -> Plan:
+    """How `posterior` and `llc` would sample a landscape with these settings, and what it would cost: told beforehand.
+
+    The price of a gradient is measured (with `bs.Nominal`, counted), and nothing else is computed.
+
+    Args:
+        land: the landscape.
+        settings: those of `posterior`.
+
+    Returns:
+        A `Plan`: sampler, chains and batch size with the reason for them, the seconds that the run is expected to take
+        at most, and the least useful ones, below which only a few transitions can be made.
+
+    Examples:
+        >>> import torch, basinscope as bs
+        >>> x = torch.randn(500, 3, generator=torch.Generator().manual_seed(0))
+        >>> land = bs.Landscape(torch.nn.Linear(3, 1), "mse", (x, x.sum(1, keepdim=True)))
+        >>> sampling = bs.plan(land, budget=bs.Nominal(10))
+        >>> sampling.sampler, sampling.seconds <= 10, sampling.warning
+        ('hmc', True, None)
+    """
+    check_landscape(land)
+    nbeta, gamma, chosen = checked(settings)
+    resolution(land, nbeta, gamma)  # is checked as a run would check it
+    return Sampler(land, chosen).plan()
 
 
 def sampled(land: Landscape, settings: Mapping[str, Any], report: Report, *, memory: float = 0) -> Posterior:

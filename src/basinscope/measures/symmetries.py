@@ -16,6 +16,7 @@ from scipy import sparse
 from torch import Tensor
 from torch.func import vjp, vmap
 
+from ..curvature.samplewise import one_by_one, side_by_side
 from ..estimates import Check, Estimate, warnings_of
 from ..landscape import Landscape, check_landscape, math_attention
 from ..losses import class_dimension, logits
@@ -234,38 +235,23 @@ def _idle(land: Landscape, seed: int) -> np.ndarray[Any, Any]:
 def _zero_derivative(land: Landscape, seed: int) -> Tensor:
     """Which parameters have derivative exactly zero in every prediction on the data (d,)."""
     generator = torch.Generator(land.device).manual_seed(seed)
-    here = land.flatten(land.parameters)
-    largest = torch.zeros_like(here)
+    largest = torch.zeros(land.dimension, dtype=land.dtype, device=land.device)
     size = max(1, min(256, _CHUNK // (8 * land.dimension)))
     for batch in land.batches(size):
         shape = logits(land.outputs(land.parameters, batch.inputs)).shape
         random = torch.randn(shape, generator=generator, device=land.device, dtype=land.dtype)
-        largest = torch.maximum(largest, _pulled(land, here, batch, random).abs().amax(0))
+        largest = torch.maximum(largest, _pulled(land, batch, random).abs().amax(0))
     return largest == 0
 
 
-def _pulled(land: Landscape, here: Tensor, batch: Samples, weights: Tensor) -> Tensor:
+def _pulled(land: Landscape, batch: Samples, weights: Tensor) -> Tensor:
     """Jᵀu of every sample by itself, (m, d)."""
-
-    def one(inputs: Any, covector: Tensor) -> Tensor:
-        def scores(vector: Tensor) -> Tensor:
-            return logits(land.outputs(land.unflatten(vector), _lifted(inputs)))[0]
-
-        return vjp(scores, here)[1](covector)[0]
-
     with math_attention():
         try:
-            return vmap(one)(batch.inputs, weights)
+            rows = side_by_side(land, "fisher", land.parameters, batch, weights[:, None])
         except Exception:  # whatever vmap or the model's own code raises, the plain loop is right
-            return torch.stack([one(batch.take(i).inputs, weights[i]) for i in range(batch.n)])
-
-
-def _lifted(inputs: Any) -> Any:
-    if isinstance(inputs, Tensor):
-        return inputs[None]
-    if isinstance(inputs, Mapping):
-        return {key: _lifted(value) for key, value in inputs.items()}
-    return tuple(_lifted(value) for value in inputs)
+            rows = one_by_one(land, "fisher", land.parameters, batch, weights[:, None])
+    return torch.cat([rows[name].flatten(1) for name in land.parameters], 1)
 
 
 def _unmoved(land: Landscape, still: Tensor, seed: int) -> bool:

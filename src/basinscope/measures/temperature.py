@@ -88,7 +88,7 @@ def temperature_regression(
         sampler: as for `llc`, or `nuts` (nutpie; chains start at w*).
         chains, draws: of every run; chosen unless given. For `nuts`, warm-up takes as many draws again.
         rtol: wanted relative standard error of every mean excess loss.
-        budget: most work in nominal seconds, for all runs together; NUTS knows no budget.
+        budget: most work in seconds, for all runs together; NUTS knows no budget.
         seed: of all random numbers.
         progress: show a bar.
 
@@ -290,7 +290,9 @@ def _worst_balance(points: Sequence[TemperedMean]) -> Check:
     """The virial ratio of the run that is furthest from equilibrium."""
 
     def check(point: TemperedMean) -> Check:
-        return check_virial(Balance(point.virial, point.virial_stderr), where=f", at β = {point.beta:.2g}")
+        return check_virial(
+            Balance(point.virial, point.virial_stderr), where=f", at β = {point.beta:.2g}", above="raise budget"
+        )
 
     return check(max(points, key=lambda point: (not check(point).passed, abs(point.virial - 1))))
 

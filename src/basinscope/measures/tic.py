@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 from torch import Tensor
 
 from ..curvature.bracket import Function
-from ..curvature.decay import Decay, read_decay
+from ..curvature.decay import read_decay
 from ..curvature.operators import operator
 from ..curvature.sandwich import Sandwich, gradient_signs
 from ..curvature.spectra import MAX_DIMENSION, MAX_HESSIAN_DIMENSION
@@ -63,29 +63,29 @@ def tic(
     """
     check_landscape(land)
     matrix = chosen_matrix(matrix, curvature)
-    decay = read_decay(land, weight_decay)
-    if decay.several:
-        raise InputError("tic takes one weight decay, got a sequence — call it for each")
+    decay = read_decay(land, weight_decay, single=True)
     if method == "auto":
         most = MAX_DIMENSION if matrix == "fisher" else MAX_HESSIAN_DIMENSION
         method = "exact" if land.dimension <= most else "lanczos"
     common = {
         "matrix": matrix,
         "method": method,
-        "weight_decay": decay.describe(decay.levels[0]),
+        "weight_decay": decay.describe(decay.level),
         "parameters": land.dimension,
         "samples": land.n,
     }
     if method == "exact":
-        return _exact(land, decay, matrix, common)
+        mean = Sandwich(land, matrix, decay.diagonal(land, decay.level)).mean(
+            lambda rows, solved: (rows * solved).sum(1)
+        )
+        return mean.estimate("tic", land.n, {**common, "bound": "exact"})
     if method != "lanczos":
         raise InputError(f"method must be 'auto', 'exact' or 'lanczos', got {method!r}")
-    (level,) = decay.levels
     product = Whitened(operator(land, matrix), decay.whitening)
     with tracked("tic", progress) as report:
         (average,) = traced(
-            product, [Function(None, lambda x: 1 / (x + level))], decay.levels, gradient_signs(land, decay, level),
-            seed=seed, rtol=rtol, report=report,
+            product, [Function(None, lambda x: 1 / (x + decay.level))], decay.levels,
+            gradient_signs(land, decay, decay.level), seed=seed, rtol=rtol, report=report,
         )  # fmt: skip
     return average.estimate("tic", rtol, common, factor=1 / land.n)
 
@@ -98,20 +98,3 @@ def chosen_matrix(matrix: Curvature, curvature: Curvature | None) -> Curvature:
     if matrix not in get_args(Curvature):
         raise InputError(f"matrix must be 'fisher' or 'hessian', got {matrix!r}")
     return matrix
-
-
-def _exact(land: Landscape, decay: Decay, matrix: str, common: Mapping[str, Any]) -> Estimate:
-    sandwich = Sandwich(land, matrix, decay.diagonal(land, decay.levels[0]))
-    mean = sandwich.mean(lambda rows, solved: (rows * solved).sum(1))
-    return Estimate(
-        name="tic",
-        value=mean.value / land.n,
-        stderr=0.0,
-        checks=(mean.check,),
-        diagnostics={
-            **common,
-            "bound": "exact",
-            "sampling_stderr": None if mean.stderr is None else mean.stderr / land.n,
-            "decrement": mean.decrement,
-        },
-    )

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-import json
-import math
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -19,12 +17,12 @@ from ..errors import BasinscopeError, InputError
 from ..runs.status import Status, manifests_in, statuses
 from ..runs.store import Damaged, Store, recorded_key
 from .report import Report
+from .rows import clean, latest, shown_values
 
 TRAINING, REPORT, STORE = "checkpoint.safetensors", "report.json", "store.json"
 _DEPTH = 6
 _FRESH = 60.0  # seconds since the last write within which a training counts as running
 _OWN = ("results", "failures", "studies", "aside", "points")  # folders whose files are not runs of their own
-_TEXT = 300  # characters of a value that a table shows
 
 
 @dataclass(frozen=True)
@@ -99,8 +97,8 @@ class Catalogue:
             return Detail()
         try:
             return entry.load()
-        except (BasinscopeError, Damaged, OSError):
-            return Detail()  # its row says what is wrong
+        except Exception:  # whatever its files make of a reader: its row says what is wrong
+            return Detail()
 
     # ------------------------------------------------------------------ scanning
 
@@ -138,6 +136,7 @@ class Catalogue:
         return not path.is_symlink() or path.resolve().is_relative_to(self.root)
 
     def _put(self, identities: set[str], row: dict[str, Any], stamp: Any, load: Callable[[], Detail]) -> None:
+        row = clean(row)
         identities.add(row["id"])
         with self._lock:
             before = self._entries.get(row["id"])
@@ -173,7 +172,12 @@ class Catalogue:
             if header is None:
                 return None
             status, note = header["over"] or ("running" if fresh else "at rest", "")
-            return {"status": status, "note": note, "updated": stamp[1] / 1e9, "values": _values(_last(header["rows"]))}
+            return {
+                "status": status,
+                "note": note,
+                "updated": stamp[1] / 1e9,
+                "values": shown_values(latest(header["rows"])),
+            }
 
         identity = _identity("training", str(folder.relative_to(self.root)))
         self._note(
@@ -188,11 +192,10 @@ class Catalogue:
         def read() -> dict[str, Any]:
             report = Report.load(file)
             return {
-                "name": report.title,
                 "status": "measured",
-                "note": f"{len(report.points)} checkpoints" if len(report.points) > 1 else "",
+                "note": report.title + (f", {len(report.points)} checkpoints" if len(report.points) > 1 else ""),
                 "updated": report.made,
-                "values": _values(report.rows()[-1]),
+                "values": shown_values(report.rows()[-1]),
             }
 
         identity = _identity("report", str(folder.relative_to(self.root)))
@@ -219,8 +222,8 @@ class Catalogue:
             return
         try:
             facts = read()
-        except (BasinscopeError, Damaged, KeyError, TypeError, AttributeError) as error:
-            facts, load = {"status": "damaged", "note": str(error)}, Detail
+        except Exception as error:  # whatever its files make of a reader: it must not hide other runs
+            facts, load = {"status": "damaged", "note": _cause(error)}, Detail
         if facts is not None:
             self._put(identities, {"values": {}, **row, **facts}, stamp, load)
 
@@ -230,10 +233,10 @@ class Catalogue:
         try:
             store = Store(folder)
             progress = statuses(store)
-            failures, manifests = store.failed(), manifests_in(store)
-        except (BasinscopeError, OSError, ValueError, KeyError) as error:
-            return [{"study": folder.name, "title": str(error), "done": 0, "total": 0, "failed": 0, "running": False}]
-        finished = _finished(store)
+            failures, manifests, finished = store.failed(), manifests_in(store), _finished(store)
+        except Exception as error:  # whatever its files make of a reader: it must not hide other runs
+            broken = {"study": folder.name, "title": _cause(error), "scale": "", "done": 0, "total": 0, "failed": 0}
+            return [{**broken, "running": False, "left": None}]
         running = {status.study for status in progress if status.driver is not None and status.driver["alive"]}
         for asked in manifests:
             for key, label in asked["jobs"]:
@@ -252,18 +255,23 @@ class Catalogue:
         def read() -> dict[str, Any]:
             if state == "failed":
                 try:
-                    return {"status": state, "note": str(store.failure(key)["error"])[:_TEXT]}
+                    return {"status": state, "note": store.failure(key)["error"]}
                 except BasinscopeError as error:
                     return {"status": state, "note": str(error)}
             if state != "done":
                 return {"status": state}
             record = store.record(key)
             table, _ = store.contents(record)
-            values = {**record["config"], **_last(table.to_pylist()), "seconds": record["seconds"]}
-            return {"status": state, "updated": record["finished"], "values": _values(values)}
+            values = {**record["config"], **latest(table.to_pylist()), "seconds": record["seconds"]}
+            return {"status": state, "updated": record["finished"], "values": shown_values(values)}
 
         load = partial(_job_detail, store, key) if state == "done" else Detail
         self._note(identities, row, (state, finished.get(key), running), read, load)
+
+
+def _cause(error: Exception) -> str:
+    known = isinstance(error, (BasinscopeError, Damaged, OSError))
+    return str(error) if known else f"it cannot be read ({type(error).__name__}: {error})"
 
 
 def _finished(store: Store) -> dict[str, Any]:
@@ -311,25 +319,3 @@ def _job_detail(store: Store, key: str) -> Detail:
     trace = result.arrays.get("trace")
     usable = trace is not None and getattr(trace, "ndim", 0) == 2
     return Detail([dict(row) for row in result.rows], None, trace.tolist() if usable and trace is not None else None)
-
-
-def _last(rows: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """The last known value of every column: a measurement is not made at every row."""
-    latest: dict[str, Any] = {}
-    for row in rows:
-        latest |= {name: value for name, value in row.items() if value is not None}
-    return latest
-
-
-def _values(row: Mapping[str, Any]) -> dict[str, Any]:
-    """What a table can show, as JSON has it."""
-    return {str(name)[:_TEXT]: plain for name, value in row.items() if (plain := _plain(value)) is not None}
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, bool) or value is None:
-        return None if value is None else str(value).lower()
-    if isinstance(value, (int, float)):
-        return value if math.isfinite(value) else str(value)
-    text = value if isinstance(value, str) else json.dumps(value, default=str)
-    return text.encode("utf-8", "replace").decode()[:_TEXT]

@@ -17,6 +17,7 @@ from ..adapters.hugging_face import model_data, plain_forward, task
 from ..adapters.training_header import training_header
 from ..errors import BasinscopeError, InputError
 from ..files import write_whole
+from ..foreign import contents, parsed
 from ..landscape import Landscape
 from ..measures.measured import Measurement
 from ..measures.measurement import measurement, subject_of
@@ -26,7 +27,7 @@ from ..samples import read
 from .measure import assembled
 from .report import Point, Report
 
-_MANY, _ONE = 10.0, 60.0  # nominal seconds of sampling a checkpoint
+_MANY, _ONE = 10.0, 60.0  # seconds of sampling a checkpoint
 _PERSIST = "points"
 _SAVED_PRETRAINED = ("model.safetensors", "pytorch_model.bin")
 
@@ -111,7 +112,7 @@ def _made(option: str, reference: str, does: str) -> Any:
         return factory()
     except BasinscopeError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise InputError(
             f"{option} {reference}() failed with {type(error).__name__}: {error} — it is called without arguments; "
             f"try it in Python first"
@@ -193,7 +194,7 @@ def _stored_or_computed(
     request = json.dumps([asdict(subject_of(land)), dict(sorted(options.items()))], default=str)
     file = keep / _PERSIST / f"{hashlib.sha256(request.encode()).hexdigest()[:32]}.json"
     try:
-        return Measurement.from_dict(json.loads(file.read_bytes()))
+        return Measurement.from_dict(parsed(contents(file)))
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         pass  # not there, or of another version: it is measured again
     result = compute()

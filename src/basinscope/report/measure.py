@@ -57,12 +57,11 @@ def measure(
     if isinstance(land, Posterior):
         asked = {"nbeta": land.nbeta, "gamma": land.gamma, **asdict(land.settings)}
     listed = {name: value for name, value in asked.items() if name in _LISTED or value != DEFAULTS[name]}
-    own = {"weight_decay": weight_decay}
-    call = _call(listed, own, isinstance(land, Posterior), held_out is not None)
-    return assembled(
-        [Point("w*", result)], {**listed, **own}, call,
-        title or f"{result.subject.network} at w*",
-    )  # fmt: skip
+    others = [] if weight_decay is None else [f"weight_decay={weight_decay!r}"]
+    others += [] if held_out is None else ["held_out=…"]
+    command = _call(listed, others, isinstance(land, Posterior))
+    kept = {**listed, "weight_decay": weight_decay}
+    return assembled([Point("w*", result)], kept, command, title or f"{result.subject.network} at w*")
 
 
 def assembled(
@@ -77,13 +76,8 @@ def assembled(
     return Report(title, time.time(), command, dict(settings), origin, list(points), list(history))
 
 
-def _call(settings: Mapping[str, Any], own: Mapping[str, Any], held: bool, beside: bool) -> str:
-    """The call that makes the report: of a landscape with all settings, or of a posterior with its own."""
+def _call(settings: Mapping[str, Any], others: Sequence[str], held: bool) -> str:
+    """The call that makes the report: of a landscape with all settings, or of a posterior that has them."""
     shown = {name: value for name, value in settings.items() if name == "seed" or value != DEFAULTS[name]}
-    given = [f"{name}={value!r}" for name, value in shown.items()]
-    mine = [f"{name}={value!r}" for name, value in own.items() if value is not None]
-    mine += ["held_out=…"] * beside
-    if held:
-        listed = ", ".join(["land", *given])
-        return f"bs.measure({', '.join([f'bs.posterior({listed})', *mine])})"
-    return f"bs.measure({', '.join(['land', *given, *mine])})"
+    given = ", ".join(["land", *(f"{name}={value!r}" for name, value in shown.items())])
+    return f"bs.measure({', '.join([f'bs.posterior({given})' if held else given, *others])})"

@@ -16,6 +16,7 @@ from rich.console import Group
 from ..errors import BasinscopeError, InputError
 from ..estimates import Estimate, as_float, plain
 from ..files import write_whole
+from ..foreign import contents, parsed
 from ..frames import dataframe
 from ..measures.measured import Measurement
 
@@ -231,14 +232,14 @@ class Report:
         path = Path(path)
         path = path / FILE if path.is_dir() else path
         try:
-            facts = json.loads(path.read_bytes())
+            facts = parsed(contents(path))
         except FileNotFoundError:
             raise InputError(f"there is no report at {path}") from None
         except (ValueError, OSError) as error:
             raise InputError(f"{path} is no report: {error} — write one with report.to_json()") from error
         try:
             return cls.from_dict(facts)
-        except (InputError, KeyError, TypeError, ValueError, AttributeError) as error:
+        except (InputError, KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
             raise InputError(
                 f"{path} is no report of format {FORMAT} ({error}) — write one with this version's report.to_json()"
             ) from error

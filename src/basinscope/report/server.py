@@ -6,16 +6,16 @@ import asyncio
 import contextlib
 import hmac
 import json
+import re
 from collections.abc import AsyncIterator, Callable
 from http.cookies import CookieError, SimpleCookie
 from typing import Any
-from urllib.parse import parse_qs, quote
 
 from jinja2 import UndefinedError
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response, StreamingResponse
+from starlette.responses import HTMLResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -25,10 +25,12 @@ from .compare import comparison
 from .pages import asset, report_page, templates
 
 LOCAL = ("127.0.0.1", "localhost", "::1")
-COOKIE = "basinscope-token"
+COOKIE = "basinscope-session"
 MOST = 6  # runs side by side
 _CHUNK = 400  # rows in one message
 _EVERY = 1.0  # seconds between looks at the folder
+_MOST_QUERY = 8_000  # characters of an address behind its question mark
+_MOST_STREAMS = 100  # visitors who are told of changes at the same time
 _HEADERS = {
     "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
     "img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
@@ -36,6 +38,8 @@ _HEADERS = {
     "x-frame-options": "DENY",
     "referrer-policy": "no-referrer",
     "cross-origin-resource-policy": "same-origin",
+    "cross-origin-opener-policy": "same-origin",
+    "permissions-policy": "camera=(), geolocation=(), microphone=()",
     "cache-control": "no-store",
 }
 
@@ -77,11 +81,18 @@ def application(
             return PlainTextResponse("there is no such report", 404)
         answer = await _shown(report_page, detail.report)
         # A report carries its style inside and no script; this page of the server alone may have that.
-        answer.headers["content-security-policy"] = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
+        answer.headers["content-security-policy"] = (
+            "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'; "
+            "frame-ancestors 'none'"
+        )
         return answer
 
+    streams: set[object] = set()
+
     async def events(request: Request) -> Response:
-        return StreamingResponse(_changes(catalogue, request, ended), media_type="text/event-stream")
+        if len(streams) >= _MOST_STREAMS:
+            return PlainTextResponse(f"{_MOST_STREAMS} visitors are looking already: try again later", 503)
+        return StreamingResponse(_counted(streams, _changes(catalogue, request, ended)), media_type="text/event-stream")
 
     app = Starlette(
         routes=[
@@ -92,6 +103,7 @@ def application(
             Route("/style.css", _file("style.css", "text/css")),
             Route("/live.css", _file("live.css", "text/css")),
             Route("/live.js", _file("live.js", "text/javascript")),
+            Route("/enter.js", _file("enter.js", "text/javascript")),
         ],
         lifespan=lifespan,
     )
@@ -131,6 +143,17 @@ async def _changes(catalogue: Catalogue, request: Request, ended: Callable[[], b
         await asyncio.sleep(_EVERY / 2)
 
 
+async def _counted(streams: set[object], changes: AsyncIterator[str]) -> AsyncIterator[str]:
+    """The stream, counted among those that are open while it is."""
+    mark = object()
+    streams.add(mark)
+    try:
+        async for change in changes:
+            yield change
+    finally:
+        streams.discard(mark)
+
+
 def _event(name: str, data: Any) -> str:
     return f"event: {name}\ndata: {json.dumps(data, allow_nan=False)}\n\n"
 
@@ -145,10 +168,15 @@ def _file(name: str, kind: str) -> Callable[[Request], Any]:
 
 
 class _Guard:
-    """Lets in who may see the page, and says to browsers what the page may do."""
+    """Lets in who may see the page, and says to browsers what the page may do.
+
+    A token is shown as a bearer, never in an address, which logs and histories keep. Browsers get theirs behind the #
+    of the address that was printed, show it once at `/enter`, and are known by a cookie that does not hold it.
+    """
 
     def __init__(self, app: ASGIApp, token: str | None, hosts: tuple[str, ...]) -> None:
         self._app, self._token, self._hosts = app, token, hosts
+        self._session = "" if token is None else hmac.new(token.encode(), b"session", "sha256").hexdigest()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -168,23 +196,36 @@ class _Guard:
     def _refusal(self, scope: Scope) -> Response | None:
         if scope["method"] not in ("GET", "HEAD"):
             return PlainTextResponse("this page only shows: use GET", 405)
-        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+        headers: dict[str, list[str]] = {}
+        for name, value in scope["headers"]:
+            headers.setdefault(name.decode("latin-1").lower(), []).append(value.decode("latin-1"))
+        if "transfer-encoding" in headers or headers.get("content-length", ["0"]) != ["0"]:
+            return PlainTextResponse("this page takes no body", 413)
+        if len(scope["query_string"]) > _MOST_QUERY:
+            return PlainTextResponse("this address is too long", 414)
         if self._token is None:
-            name = _hostname(headers.get("host", ""))
-            return None if name in self._hosts else PlainTextResponse(f"this page does not answer as {name!r}", 421)
-        asked = parse_qs(scope["query_string"].decode("latin-1")).get("token", [""])[0]
-        if asked and self._fits(asked):
-            answer = RedirectResponse(scope["path"] or "/", 303)  # so that the token does not stay in the address
-            answer.set_cookie(COOKIE, quote(asked), httponly=True, samesite="strict", path="/")
-            return answer
-        bearer = headers.get("authorization", "").removeprefix("Bearer ").strip()
-        if self._fits(bearer) or self._fits(_cookie(headers.get("cookie", ""))):
+            names = headers.get("host", [""])
+            known = len(names) == 1 and _hostname(names[0]) in self._hosts
+            return None if known else PlainTextResponse(f"this page does not answer as {names[0][:200]!r}", 421)
+        bearers = [value.removeprefix("Bearer ").strip() for value in headers.get("authorization", [])]
+        if len(bearers) == 1 and _equal(bearers[0], self._token):
+            return self._entered() if scope["path"] == "/enter" else None
+        cookies = headers.get("cookie", [])
+        if scope["path"] == "/enter.js" or (len(cookies) == 1 and _equal(_cookie(cookies[0]), self._session)):
             return None
+        if scope["path"] == "/":
+            return HTMLResponse(asset("enter.html"), 401)
         return PlainTextResponse("a token is needed: open the address that `basinscope serve` printed", 401)
 
-    def _fits(self, given: str) -> bool:
-        assert self._token is not None
-        return bool(given) and hmac.compare_digest(given.encode(), self._token.encode())
+    def _entered(self) -> Response:
+        answer = Response(status_code=204)
+        answer.set_cookie(COOKIE, self._session, httponly=True, samesite="strict", path="/")
+        return answer
+
+
+def _equal(given: str, secret: str) -> bool:
+    """Whether they are equal, in a time that does not depend on where they differ."""
+    return hmac.compare_digest(given.encode(), secret.encode())
 
 
 def _cookie(header: str) -> str:
@@ -192,16 +233,18 @@ def _cookie(header: str) -> str:
         cookie = SimpleCookie(header).get(COOKIE)
     except CookieError:
         return ""
-    return "" if cookie is None else parse_qs(f"v={cookie.value}").get("v", [""])[0]
+    return "" if cookie is None else cookie.value
+
+
+_HOST = re.compile(r"(?:\[([0-9a-f:.]+)\]|([a-z0-9._-]+))(?::[0-9]{1,5})?", re.IGNORECASE | re.ASCII)
 
 
 def _hostname(host: str) -> str:
-    """The name in a Host header, without the port.
+    """The name in a Host header, without the port; nothing if it is none.
 
     Examples:
-        >>> _hostname("localhost:8000"), _hostname("[::1]:8000"), _hostname("evil.example")
-        ('localhost', '::1', 'evil.example')
+        >>> _hostname("localhost:8000"), _hostname("[::1]:8000"), _hostname("localhost:80@evil.example")
+        ('localhost', '::1', '')
     """
-    if host.startswith("["):
-        return host[1:].partition("]")[0]
-    return host.partition(":")[0].lower()
+    match = _HOST.fullmatch(host)
+    return "" if match is None else (match[1] or match[2]).lower()

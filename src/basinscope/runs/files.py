@@ -19,6 +19,7 @@ from fsspec.implementations.local import LocalFileSystem
 
 from ..errors import InputError, StoreError
 from ..files import whole_file
+from ..foreign import opened
 from .identity import checksum
 
 _TEMPORARY = ".part-"
@@ -78,27 +79,28 @@ class Files:
             if self.folder is None:
                 self._system.pipe_file(self._path(name), data)
                 return Stamp(len(data))
-            return _write_local(self.folder / name, data, durable)
+            return _write_local(self._inside(name), data, durable)
 
     def read(self, name: str) -> bytes:
         """The content; FileNotFoundError when there is none."""
         with self._explained("read", name):
             if self.folder is not None:
-                return (self.folder / name).read_bytes()
+                with opened(self._inside(name)) as file:
+                    return file.read()
             content: bytes = self._system.cat_file(self._path(name))
             return content
 
     def exists(self, name: str) -> bool:
         with self._explained("read", name):
             if self.folder is not None:
-                return (self.folder / name).exists()
+                return self._inside(name).exists()
             return bool(self._system.exists(self._path(name)))
 
     def listed(self, folder: str) -> dict[str, Stamp]:
         """All files below `folder`, with their stamps."""
         with self._explained("list", folder):
             if self.folder is not None:
-                return dict(_walk(self.folder / folder, folder))
+                return dict(_walk(self._inside(folder), folder))
             self._system.invalidate_cache()
             try:
                 listing = self._system.find(self._path(folder), detail=True)
@@ -112,14 +114,15 @@ class Files:
             if self.folder is None:
                 self._system.mv(self._path(name), self._path(target))
                 return
-            (self.folder / target).parent.mkdir(parents=True, exist_ok=True)
-            os.replace(self.folder / name, self.folder / target)
+            aside = self._inside(target)
+            aside.parent.mkdir(parents=True, exist_ok=True)
+            os.replace(self._inside(name), aside)
 
     def remove(self, name: str) -> None:
         """Remove a file, if it is there."""
         with self._explained("remove", name), suppress(FileNotFoundError):
             if self.folder is not None:
-                (self.folder / name).unlink()
+                self._inside(name).unlink()
             else:
                 self._system.rm_file(self._path(name))
 
@@ -132,7 +135,17 @@ class Files:
                 if time.time() - path.stat().st_mtime > _STALE:
                     path.unlink()
 
+    def _inside(self, name: str) -> Path:
+        """Where a file of a local store is; refused where a name or a link leads out of the store."""
+        assert self.folder is not None
+        path = self.folder / name
+        if "\0" in name or ".." in path.parts or not _real(path).is_relative_to(_real(self.folder)):
+            raise StoreError(f"{name!r} leads out of store {self.url!r} — choose another name, or remove the link")
+        return path
+
     def _path(self, name: str) -> str:
+        if ".." in name.split("/"):
+            raise StoreError(f"{name!r} leads out of store {self.url!r} — choose another name")
         return f"{self._root}/{name}".replace("//", "/") if name else str(self._root)
 
     @contextmanager
@@ -196,9 +209,9 @@ def _walk(folder: Path, name: str) -> Iterator[tuple[str, Stamp]]:
     except FileNotFoundError:
         return
     for entry in entries:
-        if entry.is_dir():
+        if entry.is_dir(follow_symlinks=False):
             yield from _walk(Path(entry.path), f"{name}/{entry.name}")
-        elif not entry.name.startswith(_TEMPORARY):
+        elif entry.is_file(follow_symlinks=False) and not entry.name.startswith(_TEMPORARY):
             with suppress(FileNotFoundError):
                 status = entry.stat()
                 yield f"{name}/{entry.name}", Stamp(status.st_size, str(status.st_mtime_ns))
@@ -207,6 +220,10 @@ def _walk(folder: Path, name: str) -> Iterator[tuple[str, Stamp]]:
 def _stamp(info: dict[str, Any]) -> Stamp:
     tag = info.get("ETag") or info.get("etag") or info.get("LastModified") or info.get("mtime") or info.get("created")
     return Stamp(int(info["size"]), "" if tag is None else str(tag))
+
+
+def _real(path: Path) -> Path:
+    return Path(os.path.realpath(path))
 
 
 def _protocols(system: Any) -> tuple[str, ...]:

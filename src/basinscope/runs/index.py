@@ -77,7 +77,7 @@ class Index:
         try:
             rows = self._database.execute("SELECT key, study, seconds, finished, files FROM results").fetchall()
             return {row[0]: Entry(row[0], row[1], row[2], row[3], _stamps(row[4])) for row in rows}
-        except (sqlite3.DatabaseError, ValueError, TypeError):
+        except (sqlite3.Error, ValueError, TypeError, AttributeError, RecursionError, OverflowError):
             return {}
 
     def add(self, entries: Iterable[Entry]) -> None:

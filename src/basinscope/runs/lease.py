@@ -14,10 +14,12 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from ..errors import StoreError
+from ..foreign import parsed
 from .files import Files
 
 _NAME = "driver.json"
 _EVERY = {True: 0.5, False: 10.0}  # seconds between heartbeats, local or remote
+_UNKNOWN = {"study": "", "host": "", "process": 0, "running": 0, "on": "", "left": None}  # of a heartbeat that lacks it
 STALE = 60.0  # seconds of silence after which a driver counts as dead
 
 
@@ -98,15 +100,17 @@ def _locked(files: Files) -> Iterator[None]:
 def driver(files: Files) -> dict[str, Any] | None:
     """What the store's driver last told, with `alive`; None when none has run or the last one ended well."""
     try:
-        heartbeat: dict[str, Any] = json.loads(files.read(_NAME))
-        return {**heartbeat, "alive": time.time() - heartbeat["renewed"] < STALE and not _gone(heartbeat)}
-    except (FileNotFoundError, ValueError, KeyError, TypeError):
+        heartbeat = {**_UNKNOWN, **dict(parsed(files.read(_NAME)))}
+        if not all(isinstance(heartbeat[name], type(value)) for name, value in _UNKNOWN.items() if value is not None):
+            return None
+        return {**heartbeat, "alive": time.time() - float(heartbeat["renewed"]) < STALE and not _gone(heartbeat)}
+    except (FileNotFoundError, StoreError, ValueError, KeyError, TypeError, OverflowError):
         return None
 
 
 def _gone(heartbeat: Mapping[str, Any]) -> bool:
     """Whether the driver was a process of this machine that is no more."""
-    if heartbeat["host"] != platform.node() or os.name != "posix":
+    if heartbeat["host"] != platform.node() or os.name != "posix" or heartbeat["process"] <= 0:
         return False
     try:
         os.kill(heartbeat["process"], 0)

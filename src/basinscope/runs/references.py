@@ -12,14 +12,13 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import yaml
-
 from ..errors import InputError
+from ..foreign import contents, parsed
 from ..objects import named_object, nearest
 from .records import Record, record
-from .settings import number_from_exponent
 from .study import Study
 from .sweep import Sweep
+from .yaml_text import from_yaml
 
 _FILE = "study.py"
 _SWEEP = "sweep:"  # a sweep's declaration itself, as JSON: workers need no file
@@ -93,15 +92,18 @@ def find(text: str, catalogue: Mapping[str, str] | None = None) -> Named:
 def load(reference: str) -> Study:
     """The study behind a reference, as a worker sees it."""
     if reference.startswith(_SWEEP):
-        spec = json.loads(reference.removeprefix(_SWEEP))
-        return Sweep(
-            spec["name"],
-            named_object(spec["function"]),
-            {part: spec[part] for part in ("common", "grid", "jobs")},
-            scales=spec["scales"],
-            title=spec["title"],
-            version=spec["version"],
-        )
+        try:
+            spec = dict(parsed(reference.removeprefix(_SWEEP)))
+            function, parts = spec["function"], {part: spec[part] for part in ("common", "grid", "jobs")}
+            options = {name: spec[name] for name in ("scales", "title", "version")}
+            return Sweep(str(spec["name"]), named_object(str(function)), parts, **options)
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            if isinstance(error, InputError):
+                raise
+            raise InputError(
+                f"a reference that begins with {_SWEEP!r} must go on with the JSON that a YAML file was turned into, "
+                f"got {reference[:80]!r} ({type(error).__name__}: {error})"
+            ) from error
     target = named_object(reference)
     study = target() if isinstance(target, type) and issubclass(target, Study) else target
     if not isinstance(study, Study):
@@ -153,14 +155,15 @@ def _importable(name: str) -> bool:
 
 def _declared(path: Path, catalogue: Mapping[str, str]) -> Named:
     try:
-        content = yaml.safe_load(path.read_text())
+        text = contents(path).decode()
     except FileNotFoundError:
         raise InputError(f"there is no file {str(path)!r}") from None
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+    except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{path} cannot be read as YAML: {error}") from error
+    content = from_yaml(text, str(path))
     if not isinstance(content, dict):
         raise InputError(f"{path} must hold a mapping with 'study' or 'function', got {type(content).__name__}")
-    declaration: Declaration = record(Declaration, number_from_exponent(content), str(path), "entry")
+    declaration: Declaration = record(Declaration, content, str(path), "entry")
     if (declaration.study is None) == (declaration.function is None):
         raise InputError(f"{path} must have either 'study', to change settings of one, or 'function', to declare one")
     if declaration.study is not None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import InputError
+from ..foreign import contents, parsed
 from .driver import write_manifest
 from .lease import driving
 from .records import record
@@ -60,9 +61,13 @@ def restore(study: Study, report: Path, store: Store) -> tuple[int, int]:
 
 def _provenance(study: Study, path: Path) -> dict[str, Any]:
     try:
-        provenance: dict[str, Any] = json.loads(path.read_text())
+        provenance: dict[str, Any] = parsed(contents(path))
     except FileNotFoundError:
         raise InputError(f"{path} is not there — expected a folder that `basinscope study report` wrote") from None
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path} cannot be read: {error} — copy the whole report again") from error
+    if not isinstance(provenance, dict) or not isinstance(provenance.get("settings"), dict):
+        raise InputError(f"{path} holds no settings — expected a folder that `basinscope study report` wrote")
     if (provenance.get("study"), provenance.get("version")) != (study.name, study.version):
         raise InputError(
             f"{path} is of study {provenance.get('study')!r}, version {provenance.get('version')}; "

@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-import yaml
-
 from ..errors import InputError
 from .records import record
 from .study import Study
+from .yaml_text import from_yaml
 
 
 def overrides(texts: Iterable[str]) -> dict[str, Any]:
-    """`key=value` texts as nested settings: dots descend, values are read as YAML.
+    """`key=value` texts as nested settings: dots descend, values are YAML.
 
     Examples:
         >>> overrides(["seeds=[0, 1]", "grid.width=[8]", "name=a b"])
@@ -30,30 +29,12 @@ def overrides(texts: Iterable[str]) -> dict[str, Any]:
             inner = inner.setdefault(name, {})
             if not isinstance(inner, dict):
                 raise InputError(f"{text!r} goes inside {name!r}, which another setting gives a value")
-        try:
-            inner[path[-1]] = number_from_exponent(yaml.safe_load(value))
-        except yaml.YAMLError as error:
-            raise InputError(f"the value of {text!r} cannot be read as YAML: {error}") from error
+        inner[path[-1]] = from_yaml(value, f"the value of {_excerpt(text)}")
     return nested
 
 
-def number_from_exponent(value: Any) -> Any:
-    """YAML 1.1 reads 1e-3 as text, for want of a point; here it is a number.
-
-    Examples:
-        >>> number_from_exponent(["1e-3", "name"])
-        [0.001, 'name']
-    """
-    if isinstance(value, list):
-        return [number_from_exponent(item) for item in value]
-    if isinstance(value, dict):
-        return {key: number_from_exponent(item) for key, item in value.items()}
-    if isinstance(value, str) and value[:1] in "+-.0123456789":
-        try:
-            return float(value)
-        except ValueError:
-            return value
-    return value
+def _excerpt(text: str) -> str:
+    return repr(text) if len(text) <= 80 else f"{text[:80]!r}…"
 
 
 def resolved(study: Study, scale: str, *changes: Mapping[str, Any]) -> Any:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ..errors import InputError
+from ..errors import InputError, StoreError
+from ..foreign import parsed
 from .index import Index
 from .lease import driver
 from .store import Store
+
+_LATEST = 4e9  # seconds since 1970 that are still a date
 
 
 @dataclass(frozen=True)
@@ -77,7 +79,7 @@ def statuses(store: Store, name: str | None = None) -> list[Status]:
                 asked["asked"],
                 len(asked["jobs"]),
                 len(mine),
-                {label: store.failure(key)["error"] for key, label in asked["jobs"] if key in failed},
+                {label: _error(store, key) for key, label in asked["jobs"] if key in failed},
                 sum(entry.seconds for entry in entries),
                 None,
             )
@@ -87,6 +89,13 @@ def statuses(store: Store, name: str | None = None) -> list[Status]:
         if latest is not None:
             rows[latest] = Status(**{**vars(rows[latest]), "driver": running})
     return rows
+
+
+def _error(store: Store, key: str) -> str:
+    try:
+        return str(store.failure(key)["error"])
+    except InputError as error:
+        return str(error)
 
 
 def last_asked(store: Store, name: str) -> dict[str, Any] | None:
@@ -100,7 +109,23 @@ def manifests_in(store: Store) -> list[dict[str, Any]]:
     manifests = []
     for name in store.files.listed("studies"):
         try:
-            manifests.append(json.loads(store.files.read(name)))
-        except (ValueError, FileNotFoundError):
+            manifest = parsed(store.files.read(name))
+        except (ValueError, OSError, StoreError):
             continue  # the next run writes it anew
+        if _is_manifest(manifest):
+            manifests.append(manifest)
     return manifests
+
+
+def _is_manifest(content: Any) -> bool:
+    """Whether somebody's file has what `write_manifest` writes."""
+    if not isinstance(content, dict) or not isinstance(content.get("settings"), dict):
+        return False
+    texts = all(isinstance(content.get(name), str) for name in ("study", "title", "scale"))
+    asked, jobs = content.get("asked"), content.get("jobs")
+    when = isinstance(asked, (int, float)) and 0 <= asked < _LATEST
+    return texts and when and isinstance(jobs, list) and all(map(_is_job, jobs))
+
+
+def _is_job(content: Any) -> bool:
+    return isinstance(content, list) and len(content) == 2 and all(isinstance(part, str) for part in content)

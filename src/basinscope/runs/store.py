@@ -14,6 +14,7 @@ from typing import Any
 
 from .._version import __version__
 from ..errors import InputError, StoreError
+from ..foreign import parsed
 from .codec import decode_arrays, decode_rows, encode_arrays, encode_rows
 from .files import Files, Stamp
 from .identity import canonical, checksum
@@ -103,7 +104,7 @@ class Store:
         Raises StoreError for a store that a newer version wrote, and for a folder that is no store.
         """
         try:
-            head = json.loads(self.files.read(_HEAD))
+            head = dict(parsed(self.files.read(_HEAD)))
             written = head["schema"]
         except FileNotFoundError:
             return {}
@@ -112,7 +113,7 @@ class Store:
                 f"{_HEAD} in store {self.url!r} is damaged ({error}) — put back "
                 f'{{"schema": {schema()}}} if the results are yours, or choose another --store'
             ) from error
-        if not isinstance(written, int) or written > schema():
+        if not isinstance(written, int) or isinstance(written, bool) or not 1 <= written <= schema():
             raise StoreError(
                 f"store {self.url!r} was written by basinscope {head.get('basinscope', 'unknown')} with schema "
                 f"{written}; this is {__version__}, which reads up to {schema()} — upgrade basinscope, "
@@ -179,11 +180,11 @@ class Store:
     def record(self, key: str) -> dict[str, Any]:
         """A result's record; Damaged unless it is what was written."""
         try:
-            content: dict[str, Any] = json.loads(self.files.read(record_name(key)))
+            content: dict[str, Any] = parsed(self.files.read(record_name(key)))
             digest = content.pop("digest")
         except (ValueError, KeyError, TypeError, AttributeError, FileNotFoundError) as error:
             raise Damaged(f"its record cannot be read: {error}") from error
-        if digest != _seal(content) or content["key"] != key:
+        if not _is_record(content, key) or digest != _seal(content):
             raise Damaged("its record is not what was written")
         return content
 
@@ -195,8 +196,11 @@ class Store:
     def contents(self, record: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
         """The Arrow table and the arrays that a record lists, every byte checked."""
         parts = {PurePosixPath(part["name"]).suffix: self._checked(part) for part in record["files"]}
-        arrays = decode_arrays(parts[".safetensors"]) if ".safetensors" in parts else {}
-        return decode_rows(parts[".parquet"]), arrays
+        try:
+            arrays = decode_arrays(parts[".safetensors"]) if ".safetensors" in parts else {}
+            return decode_rows(parts[".parquet"]), arrays
+        except Exception as error:  # the checksums fit: somebody else wrote a record for a file that is no such
+            raise Damaged(f"its files cannot be read: {type(error).__name__}: {error}") from error
 
     def verified(self, key: str, listing: Mapping[str, Stamp]) -> Entry:
         """The index entry of a result whose every byte was checked; `listing` has the files' stamps."""
@@ -247,10 +251,11 @@ class Store:
     def failure(self, key: str) -> dict[str, Any]:
         """Config, error and traceback of a failed job."""
         try:
-            content: dict[str, Any] = json.loads(self.files.read(f"{_FAILURES}/{key}.json"))
-        except (FileNotFoundError, ValueError) as error:
+            content = dict(parsed(self.files.read(f"{_FAILURES}/{key}.json"), finite=False))
+            texts = {name: str(content[name]) for name in ("error", "traceback")}
+            return {**content, **texts, "config": dict(content["config"])}
+        except (OSError, ValueError, TypeError, KeyError) as error:
             raise InputError(f"there is no record of a failure of job {key} ({error})") from error
-        return content
 
     def failures(self) -> Iterator[dict[str, Any]]:
         """Config, error and traceback of all failed jobs."""
@@ -273,6 +278,24 @@ def recorded_key(name: str) -> str | None:
 
 def _place(key: str) -> str:
     return f"{_RESULTS}/{key[:2]}/{key}"
+
+
+def _is_record(content: Any, key: str) -> bool:
+    """Whether somebody's record of a result has what `save` writes, and names no files but the result's own."""
+    if not isinstance(content, dict) or content.get("key") != key or not isinstance(content.get("study"), str):
+        return False
+    numbers = all(isinstance(content.get(name), (int, float)) for name in ("seconds", "finished"))
+    mappings = all(isinstance(content.get(name), dict) for name in ("config", "provenance"))
+    files = content.get("files")
+    named = isinstance(files, list) and all(
+        isinstance(part, dict)
+        and isinstance(part.get("sha256"), str)
+        and isinstance(part.get("name"), str)
+        and part["name"].startswith(f"{_place(key)}.")
+        and "/" not in part["name"].removeprefix(f"{_place(key)}.")
+        for part in files
+    )
+    return numbers and mappings and named and any(part["name"].endswith(".parquet") for part in files or ())
 
 
 def _seal(record: Mapping[str, Any]) -> str:

@@ -10,7 +10,7 @@ import threading
 import traceback
 from typing import IO, Any
 
-from ..errors import BasinscopeError
+from ..errors import InputError, StoreError
 from .references import load
 from .store import Store
 from .units import Unit
@@ -30,8 +30,10 @@ def main(reference: str, url: str) -> None:
         while True:
             outcomes = work(study, Unit.from_plain(units.get()), store)
             _answer(answers, {"outcomes": [outcome.plain() for outcome in outcomes]})
-    except BasinscopeError as error:  # no job's fault: the store cannot be written, or the study not be found
+    except StoreError as error:  # no job's fault: the store cannot be written
         _answer(answers, {"fatal": str(error)})
+    except InputError as error:  # nor this one: the study cannot be found, or not be loaded here
+        _answer(answers, {"fatal": f"a worker of {reference} failed: {error}"})
     except Exception as error:
         _answer(answers, {"fatal": f"a worker of {reference} failed: {''.join(traceback.format_exception(error))}"})
 

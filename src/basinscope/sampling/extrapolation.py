@@ -89,11 +89,12 @@ def extrapolated(runs: Sequence[Run]) -> Extrapolation:
     """Mean excess loss at step size zero, and its standard error.
 
     Gradient noise of whitened trace N lifts nβ·excess by about εN/8 at a step ε, and N was measured: the runs' means
-    lie on a line in this lift whose slope is 1 within `LIFT_SPREAD` before any mean is looked at. What discretization
-    adds is none in a quadratic, and small beside the value elsewhere. The error holds the Monte Carlo error, that of
-    the slopes, more where the means lie off every such line, and a fifth of the way from the smallest step to zero,
-    for bends that two step sizes cannot show. Step-size bias lifts the virials too: what they lack at step size zero,
-    no chain has seen.
+    lie on a line in this lift whose slope is 1 within `LIFT_SPREAD` before any mean is looked at, or 0 where the
+    virials serve as control variates: they are lifted alike, and take the lift out of the mean with its fluctuations.
+    What discretization adds is none in a quadratic, and small beside the value elsewhere. The error holds the Monte
+    Carlo error, that of the slopes, more where the means lie off every such line, and a fifth of the way from the
+    smallest step to zero, for bends that two step sizes cannot show. Step-size bias lifts the virials too: what they
+    lack at step size zero, no chain has seen.
     """
     nbeta = runs[0].target.nbeta
     sizes = np.array([run.step_size for run in runs])
@@ -106,7 +107,8 @@ def extrapolated(runs: Sequence[Run]) -> Extrapolation:
     values = values + drop  # over L(ŵ), which is what a bias is relative to
     errors = np.maximum(errors, 1e-6 * np.abs(values).max() + 1e-300)  # of one size, for the fit's sake
     other = DISCRETIZATION * max(float(np.abs(values).max()), 1e-300) * sizes / sizes.max()
-    fit = line(values, errors, np.stack([lifts / nbeta, other], 1), np.array([1.0, 0.0]), np.array([LIFT_SPREAD, 1.0]))
+    slopes = np.array([0.0 if correction.control else 1.0, 0.0])
+    fit = line(values, errors, np.stack([lifts / nbeta, other], 1), slopes, np.array([LIFT_SPREAD, 1.0]))
     beyond = max(1.0, fit.misfit / MAX_MISFIT_STDERRS**2)
     parts = fit.weights**2 * errors**2
     mean = Mean(fit.value, math.sqrt(parts.sum()), freedom_of(parts.tolist(), freedoms.tolist()))

@@ -15,7 +15,7 @@ from ..checks import fraction, positive, whole, whole_seed
 from ..errors import InputError
 from ..landscape import Landscape
 from ..progress import Report
-from . import adjusted, plain, unadjusted
+from . import adjusted, minibatches, plain, unadjusted
 from .calibration import (
     CURVATURE_POINTS,
     CURVATURE_SHARE,
@@ -285,10 +285,10 @@ class Sampler:
 
     def _unadjusted(self, at: Resolution, plan: Plan, goal: Goal, start: Outcome | None) -> Outcome:
         batch = plan.batch_size or min(self.land.n, unadjusted.USUAL_BATCH)
-        price = unadjusted.Price(self._cost.of, plan.chains, self.land.n)
+        price = minibatches.Price(self._cost.of, plan.chains, self.land.n)
         if start is None:
             target = self._target(at, self.geometry)
-            there, guess = unadjusted.pilot(
+            there, guess = minibatches.pilot(
                 target, self._at_bottom(target, at, plan.chains), batch_size=batch, seed=goal.seed, clock=self.clock,
                 price=price(batch),
             )  # fmt: skip

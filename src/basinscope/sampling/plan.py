@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from ..errors import InputError
@@ -18,6 +18,7 @@ from .calibration import (
     affordable_effort,
 )
 from .cost import Cost
+from .minibatches import CONTROL_PRICE
 
 if TYPE_CHECKING:
     from .local import Settings
@@ -86,6 +87,8 @@ def planned(land: Landscape, settings: Settings, price: Cost, seconds: float) ->
                 f"chains must be a multiple of {len(unadjusted.FRACTIONS)} from {2 * len(unadjusted.FRACTIONS)} on, "
                 f"got {minibatch.chains}"
             )
+        if settings.sampler == "auto" and settings.batch_size is None:
+            return replace(minibatch, reason=f"{minibatch.reason}, and {hamiltonian.reason.partition('allows ')[2]}")
         return minibatch
     batch = min(settings.batch_size or unadjusted.USUAL_BATCH, land.n)
     return Plan(sampler, settings.chains or _PLAIN_CHAINS, batch, seconds, 0.0, 1, "as asked")
@@ -121,7 +124,7 @@ def _minibatch(land: Landscape, settings: Settings, price: Cost, seconds: float)
     smallest = min(land.n, settings.batch_size or _LEAST_BATCH)
 
     def each(batch: int, chains: int) -> float:
-        return unadjusted.CONTROL_PRICE * price.of(batch, chains)
+        return CONTROL_PRICE * price.of(batch, chains)
 
     chains, batch = settings.chains or usual, min(land.n, settings.batch_size or unadjusted.USUAL_BATCH)
     while chains > fewest and _STEPS * each(batch, chains) > seconds:
@@ -129,7 +132,7 @@ def _minibatch(land: Landscape, settings: Settings, price: Cost, seconds: float)
     while batch > smallest and _STEPS * each(batch, chains) > seconds:
         batch = max(smallest, batch // 2)
     least = least_seconds(land, price) + _LEAST_STEPS * each(smallest, fewest)
-    reason = f"the budget allows {seconds / each(batch, chains):,.0f} steps on batches, too few transitions on all data"
+    reason = f"the budget allows {seconds / each(batch, chains):,.0f} steps on batches of {batch}"
     return Plan("minibatch", chains, batch, max(seconds, least), least, 1, reason)
 
 

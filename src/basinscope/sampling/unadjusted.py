@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -13,13 +12,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from .adjusted import ceiling
-from .clock import Clock
 from .convergence import below_zero, max_drift, mixed
 from .engine import Engine
 from .extrapolation import Extrapolation, extrapolated
 from .goal import Goal
-from .kernels import LeimkuhlerMatthews
-from .minibatches import evaluations, gradient_noise, later, noise_trace
+from .minibatches import CONTROL_PRICE, Price, evaluations, gradient_noise, later, noise_trace, unstable
 from .pace import MAX_STABLE_STEP, MIN_STEP, Noise, Pace, batches, fastest, slowest_mode
 from .runs import Run
 from .target import Evaluate, Target
@@ -32,34 +29,9 @@ RELAXATIONS = 8  # of the slowest known mode, before chains count as having foun
 MIN_VIRIAL = 0.98  # of its exact mean, that chains have which found it
 MAX_SPEED_UP = 2.0  # how much faster another pace must be to change to it
 BURN_IN = 0.5  # of the steps
-PILOT_STEP = 0.5
-PILOT_SHARE = 0.08  # of the time
-CONTROL_PRICE = 2.0  # of a step with control variates, over one without
 _BLOCK = 64  # steps between two looks at the chains, at most
 _MIN_BLOCK = 4
-_MIN_DRAWS = 32  # whatever the budget
-MAX_VIRIAL = 2.0  # of its exact mean, beyond which steps are unstable
-MAX_VIRIAL_STDERRS = 4.0  # of independent chains, that it may be off by besides
-
-
-@dataclass(frozen=True)
-class Price:
-    """Seconds of a step on so many samples.
-
-    Attributes:
-        of: seconds of a loss-and-gradient on so many samples of so many chains.
-        chains: that there are.
-        n: samples that there are; nothing is controlled on all of them.
-        controlled: whether control variates double it.
-    """
-
-    of: Callable[[int, int], float]
-    chains: int
-    n: int
-    controlled: bool = False
-
-    def __call__(self, batch: int) -> float:
-        return self.of(batch, self.chains) * (CONTROL_PRICE if self.controlled and batch < self.n else 1.0)
+_MIN_DRAWS = 16  # whatever the budget
 
 
 class Minibatches(NamedTuple):
@@ -68,30 +40,6 @@ class Minibatches(NamedTuple):
     runs: list[Run]
     pace: Pace
     controlled: bool
-
-
-def pilot(
-    target: Target, position: Tensor, *, batch_size: int, seed: int, clock: Clock, price: float
-) -> tuple[Tensor, float]:
-    """Where chains from `position` are after a share of the time, or once the slowest known mode has relaxed, and their
-    mean excess loss in the last quarter.
-
-    The step size is divided by 4 while chains diverge. Chains must leave w* before anything is measured: gradient
-    noise is smallest there, and curvature not typical.
-    """
-    generator = torch.Generator(position.device).manual_seed(seed)
-    evaluate = evaluations(target, batch_size, generator, None)
-    size, steps = PILOT_STEP, PILOT_SHARE * clock.left() / price
-    while True:
-        engine = Engine(LeimkuhlerMatthews(size), evaluate, position, generator, ceiling(target))
-        length = max(16, math.ceil(min(steps, 4 / (size * slowest_mode(target)))))
-        last = engine.run(length)[-length // 4 :]
-        clock.spend(length * price)
-        stable = bool(engine.alive.all()) and not _unstable(last, target.losses.dimension)
-        if stable or size <= MIN_STEP or clock.left() < 0.5 * clock.seconds:
-            excess = statistic(last, "excess")[:, engine.alive.cpu().numpy()]
-            return engine.living() if stable else position, float(excess.mean()) if stable else 0.0
-        size /= 4
 
 
 def sample(
@@ -131,9 +79,9 @@ def sample(
         chains.find(position)
         chains.measure()
     except KeyboardInterrupt:
-        if chains.trace.draws < _BLOCK:
+        if not chains.interrupted_runs():
             raise
-        chains.interrupted = True
+        return Minibatches(chains.interrupted_runs(), chains.pace, control)
     return Minibatches(chains.runs(), chains.pace, control)
 
 
@@ -148,7 +96,9 @@ class _Langevin:
         self._generator, self._mean, self._sizes, self._noise = generator, mean, sizes, noise
         self._stable = MAX_STABLE_STEP
         self._largest = math.inf  # step, where larger ones lost chains
-        self.interrupted = self.exhausted = False
+        self._exhausted = False
+        self._searched = list[Run]()  # what the search has drawn, once there is more
+        self.trace = Trace(0)
         self.pace: Pace
 
     def find(self, position: Tensor) -> None:
@@ -172,7 +122,7 @@ class _Langevin:
                 self._set_out(self._engine.living(), self._fastest(left - end), (1.0,))
                 virials = []
                 continue
-            if _unstable(block, d):
+            if unstable(block, d):
                 self._shorten()
                 self._set_out(position, self._fastest(left - end), (1.0,))
                 virials = []
@@ -189,6 +139,7 @@ class _Langevin:
     def measure(self) -> None:
         """Half of the chains take half the step, until the goal is reached or no time is left."""
         left = self._goal.clock.left()
+        self._searched = self.runs() if self.trace.draws >= _BLOCK else []
         self._set_out(self._engine.living(), self._measuring_pace(left), FRACTIONS)
         wanted = self._first_round()
         while True:
@@ -200,7 +151,7 @@ class _Langevin:
                 self._set_out(self._engine.living(), self._fastest(left), FRACTIONS)
                 wanted = self._first_round()
             elif left <= 0 and self.trace.draws >= _MIN_DRAWS:
-                self.exhausted = True
+                self._exhausted = True
                 return
             elif self.trace.draws >= wanted:
                 runs = self.runs()
@@ -222,11 +173,16 @@ class _Langevin:
             noise = float(noises[own].mean()) if own.any() else 0.0
             relaxations = BURN_IN * self.trace.draws / self.pace.relaxation(fraction, slowest_mode(self._target))
             run = Run(
-                self._target, self.trace, own, position, self.pace.size * fraction, {}, self.interrupted,
-                self.exhausted, BURN_IN, noise, relaxations,
+                self._target, self.trace, own, position, self.pace.size * fraction, {},
+                exhausted=self._exhausted, discard=BURN_IN, noise=noise, relaxations=relaxations,
             )  # fmt: skip
             runs.append(run)
         return runs
+
+    def interrupted_runs(self) -> list[Run]:
+        """What there is when somebody stops the chains: their draws, or those of the search, or nothing."""
+        runs = self.runs() if self.trace.draws >= _BLOCK else self._searched
+        return [replace(run, interrupted=True) for run in runs]
 
     def _set_out(self, position: Tensor, pace: Pace, fractions: tuple[float, ...]) -> None:
         """Go on from there at that pace, with nothing drawn yet."""
@@ -306,13 +262,6 @@ def _level(values: list[float], least: float) -> bool:
     """Whether the mean of the later half is no longer below that."""
     last = values[len(values) // 2 :]
     return bool(last) and sum(last) >= least * len(last)
-
-
-def _unstable(block: NDArray[np.float64], dimension: int) -> bool:
-    """Whether the virial of chains is far above its exact mean, as where their steps are too long for the curvature."""
-    virial = statistic(block, "virial")
-    chance = MAX_VIRIAL_STDERRS * math.sqrt(2 / (dimension * virial.shape[1]))
-    return not float(virial.mean()) <= (MAX_VIRIAL + chance) * dimension
 
 
 def _settled(runs: list[Run], rtol: float) -> bool:

@@ -8,10 +8,10 @@ from scipy.special import logsumexp
 
 from chance import assert_within
 from studies.common.collapsed import gaussians
-from studies.learning_curves import rules
-from studies.learning_curves.cases import CASES, _rank_features
+from studies.common.integration import rules
+from studies.common.integration.cases import CASES, _rank_features
+from studies.common.integration.mixture import interpolation, log_density
 from studies.learning_curves.measuring import errors
-from studies.learning_curves.mixture import interpolation, log_density
 
 
 def brute_force_mixture(x, beta):

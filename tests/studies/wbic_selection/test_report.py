@@ -47,7 +47,7 @@ def test_the_answer_follows_the_numbers():
 
 @pytest.mark.slow
 def test_a_small_selection_from_end_to_end(tmp_path):
-    settings = {"samples": [50], "data_sets": 2, "particles": 100, "gibbs_particles": 60}
+    settings = {"samples": [50], "data_sets": 2, "particles": 60}
     assert run(STUDY, tmp_path / "store", settings=settings, progress=False).complete
     results = Results(STUDY, resolved(STUDY, "smoke", settings), Store(tmp_path / "store"))
     written = results.write(tmp_path / "out")

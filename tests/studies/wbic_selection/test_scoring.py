@@ -96,29 +96,38 @@ def test_true_sizes_hold_the_truth_and_smaller_ones_do_not():
                 assert (abs(rest).max() < 1e-9) == exact
 
 
-def test_mixtures_are_probabilities_and_scores_their_slopes(seed):
-    rng = np.random.default_rng(seed)
-    w = rng.normal(size=(2, 3))
-    own = mixtures.log_probabilities(w[None])[0]
-    assert np.exp(own).sum() == pytest.approx(1)
-    weights = np.exp(w[0]) / np.exp(w[0]).sum()
-    assert np.exp(own) == pytest.approx(MixtureTruth("", tuple(weights), tuple(w[1])).probabilities)
-    steps = 1e-6 * np.eye(6).reshape(6, 2, 3)
-    expected = (mixtures.log_probabilities(w + steps) - mixtures.log_probabilities(w - steps)).T / 2e-6
-    assert mixtures.scores(w) == pytest.approx(expected, abs=1e-7)
+def test_scores_of_mixtures_are_slopes(seed):
+    means = np.random.default_rng(seed).normal(size=3)
+    own = mixtures.components(means).mean(0)
+    assert own.sum() == pytest.approx(1)
+    steps = 1e-6 * np.eye(3)
+    up, down = (np.log([mixtures.components(means + sign * step).mean(0) for step in steps]) for sign in (1, -1))
+    assert mixtures.scores(means) == pytest.approx((up - down).T / 2e-6, abs=1e-7)
 
 
 def test_criteria_of_a_known_mixture():
-    # Particles that all are the truth: no variance, no error, and both losses are that of the truth.
+    # A posterior on the truth alone: no variance, no error, and both losses are that of the truth.
     truth = TRUTHS["singular-mixture"]
-    counts = truth.draw(60, 0)
-    w = np.array([np.log(truth.weights), truth.means])
-    own = mixtures.predictive(truth, np.stack([w, w]), counts)
+    counts, means = truth.draw(60, 0), np.array(truth.means)
+    known = mixtures.Posterior(means[None], np.log(truth.probabilities)[None], np.ones(1), 0.0)
     loss = -counts @ np.log(truth.probabilities)
-    assert own == pytest.approx({"waic": loss, "loo": loss, "error": 0.0}, abs=1e-9)
-    best = mixtures.fitted(2, counts, 1.0, np.stack([w, w]))
-    slope = best - (mixtures.scores(best).T @ counts).reshape(2, 2)
-    assert abs(slope).max() < 1e-3
-    fit = mixtures.maximum(2, best, counts, 1.0)
-    assert fit["bic"] - fit["aic"] == pytest.approx(1.5 * math.log(60) - 3)
-    assert 0 < fit["tic"] - fit["aic"] + 3 < 4
+    assert mixtures.predictive(truth, known, counts) == pytest.approx(
+        {"waic": loss, "loo": loss, "error": 0.0}, abs=1e-9
+    )
+    best = mixtures.fitted(known, counts, 1.0)
+    assert abs(best - mixtures.scores(best).T @ counts).max() < 1e-3
+    fit = mixtures.maximum(best, counts, 1.0)
+    assert fit["bic"] - fit["aic"] == pytest.approx(math.log(60) - 2)
+    assert 0 < fit["tic"] - fit["aic"] + 2 < 3
+
+
+def test_leave_one_out_of_a_mixture_is_a_refit():
+    truth, counts = TRUTHS["singular-mixture"], np.zeros(len(mixtures.PLACES))
+    counts[[9, 12, 14]] = 2, 1, 3
+    posterior = mixtures.integrated(2, counts, 1.0, 1.0, 0.5)
+    refits = []
+    for place in np.flatnonzero(counts):
+        without = counts - np.eye(len(counts))[place]
+        rest = mixtures.integrated(2, without, 1.0, 1.0, 0.5)
+        refits.append(-counts[place] * np.log(rest.weights @ np.exp(rest.log_probabilities[:, place])))
+    assert mixtures.predictive(truth, posterior, counts)["loo"] == pytest.approx(sum(refits), rel=1e-3)

@@ -8,14 +8,14 @@ import pytest
 from scipy.special import logsumexp
 
 from chance import assert_within
-from studies.learning_curves import rules
-from studies.learning_curves.cases import _upper
+from studies.common.integration import rules
+from studies.common.integration.cases import _upper
 from studies.wbic_selection import mixtures
-from studies.wbic_selection.quadrature import SHIFTS, integrated, lattice
+from studies.wbic_selection.lattices import SHIFTS
+from studies.wbic_selection.quadrature import integrated, lattice
 from studies.wbic_selection.ranks import sampled
 from studies.wbic_selection.scoring import posteriors
 from studies.wbic_selection.sums import Sums
-from studies.wbic_selection.tempering import tempered
 from studies.wbic_selection.truths import RANKS, TANH
 
 REPEATS = 8
@@ -67,27 +67,28 @@ def test_gibbs_moves_of_ranks(seed):
         _near(ours, expected)
 
 
-@pytest.mark.slow
-def test_metropolis_moves_of_mixtures(seed):
-    # Two components: a trapezoidal sum over the difference of the u_k and both means.
-    truth = mixtures.MixtureTruth("", (0.6, 0.4), (-0.35, 0.5))
-    counts = truth.draw(30, 1)
-    u = np.linspace(-6, 6, 49) * math.sqrt(2)
-    c = np.linspace(-4.5, 4.5, 91)
-    grid = [each.ravel() for each in np.meshgrid(u, c, c, indexing="ij")]
-    w = np.stack([np.stack([grid[0] / 2, -grid[0] / 2], 1), np.stack(grid[1:], 1)], 1)
-    log_prior = -0.25 * grid[0] ** 2 - 0.5 * (grid[1] ** 2 + grid[2] ** 2)
-    own = mixtures.log_probabilities(w) @ counts
-    every = []
-    for number in range(REPEATS):
-        rng = np.random.default_rng([seed, number])
-        samples = tempered(mixtures.Mixture(2, counts, 1.0), BETAS, 400, rng)
-        every.append([(sample.log_evidence, mixtures.mean_loss(sample, counts)) for sample in samples])
-    for number, beta in enumerate(BETAS):
+def test_lattices_of_mixtures_are_sums_over_a_grid():
+    counts = mixtures.MixtureTruth("", (-0.35, 0.5)).draw(30, 1)
+    c = np.linspace(-5, 5, 401)
+    first, second = (each.ravel() for each in np.meshgrid(c, c, indexing="ij"))
+    parts = mixtures.components(c)
+    own = np.log(0.5 * (parts[:, None] + parts[None])).reshape(-1, len(mixtures.PLACES)) @ counts
+    log_prior = -0.5 * (first**2 + second**2)
+    for beta in BETAS:
         log_joint = log_prior + beta * own
         evidence = logsumexp(log_joint) - logsumexp(log_prior)
-        weights = np.exp(log_joint - logsumexp(log_joint))
-        _near(np.array(every)[:, number], (evidence, -weights @ own))
+        loss = -np.exp(log_joint - logsumexp(log_joint)) @ own
+        for shift in SHIFTS:
+            posterior = mixtures.integrated(2, counts, beta, 1.0, shift)
+            assert (posterior.log_evidence, posterior.mean_loss(counts)) == pytest.approx((evidence, loss), abs=2e-3)
+
+
+@pytest.mark.parametrize("size", [3, 4])
+def test_both_lattices_of_mixtures_agree(size):
+    counts = mixtures.MixtureTruth("", (-0.35, 0.5)).draw(200, 0)
+    one, other = (mixtures.integrated(size, counts, 0.3, 1.0, shift) for shift in SHIFTS)
+    assert one.log_evidence == pytest.approx(other.log_evidence, abs=0.02)
+    assert one.mean_loss(counts) == pytest.approx(other.mean_loss(counts), abs=0.02)
 
 
 def _near(ours, expected):

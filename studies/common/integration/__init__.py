@@ -1,0 +1,1 @@
+"""Posteriors of small singular models by exact integration."""

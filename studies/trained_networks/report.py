@@ -1,0 +1,173 @@
+"""What the study shows: a page whose first line is the answer, and the figure that decides it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from basinscope.figure_style import BULK, LINE, POINT, panels
+from studies.common.files import csv_files, readme
+from studies.common.pages import run_again
+
+from .cases import CLASSES
+
+RANK = "#e08214"
+TICKS = (200, 500, 1000, 2000, 5000)
+
+
+def write(table: pd.DataFrame, origin: Mapping[str, Any], folder: Path) -> Sequence[Path]:
+    """Tables, figure and page; their paths."""
+    made = {"descent": descent(table), "census": census(table)}
+    picture = folder / "trained.png"
+    figure(made, origin["settings"]["samples"]).savefig(picture, dpi=130)
+    return [*csv_files(made, folder), picture, readme(page(made, origin), folder)]
+
+
+def descent(table: pd.DataFrame) -> pd.DataFrame:
+    """Means over networks of each width, with standard errors; λ̂ also how many of them passed their checks."""
+    rows: list[dict[str, Any]] = []
+    for width, part in table[table["part"] == "descent"].groupby("width"):
+        row: dict[str, Any] = {
+            "width": int(width),
+            "parameters": int(part["parameters"].iloc[0]),
+            "networks": len(part),
+        }
+        for name in ("train_loss", "test_loss", "test_error", "half_soft_rank", "llc"):
+            row[name] = part[name].mean()
+            row[f"{name}_stderr"] = part[name].std(ddof=1) / math.sqrt(len(part))
+        rows.append({**row, "sound": int((part["verdict"] == "ok").sum())})
+    return pd.DataFrame(rows)
+
+
+def census(table: pd.DataFrame) -> pd.DataFrame:
+    """A row for each network, with its bound (d − k)/2 and half the rank of the Fisher matrix."""
+    own = table[table["part"] == "census"].copy()
+    own["network"] = ["–".join(map(str, (64, *widths, CLASSES))) for widths in own["architecture"]]
+    own["bound"] = (own["parameters"] - own["proved"]) / 2
+    columns = [
+        "network", "seed", "parameters", "accuracy", "idle", "rescaling", "proved", "null", "bound", "llc",
+        "llc_stderr", "verdict", "half_soft_rank",
+    ]  # fmt: skip
+    whole = dict.fromkeys(("seed", "parameters", "idle", "rescaling", "proved", "null"), int)
+    return own[columns].astype(whole).reset_index(drop=True)
+
+
+def figure(made: Mapping[str, pd.DataFrame], samples: int) -> Any:
+    """Losses and effective dimension over width; λ̂ of the census over its bound."""
+    drawn, (left, middle, right) = panels(3, 3, width=4.4, height=3.9)
+    own = made["descent"]
+    for axes in (left, middle):
+        axes.axvline(samples * CLASSES, color=LINE, linewidth=1.0, linestyle=":", label="weights = outputs × samples")
+        axes.set(xscale="log", xlabel="weights of the network")
+        axes.set_xticks(TICKS, [f"{tick:,}" for tick in TICKS])
+        axes.minorticks_off()
+    for name, colour, words in (("test_loss", POINT, "new digits"), ("train_loss", BULK, "training data")):
+        left.errorbar(own["parameters"], own[name], 2 * own[f"{name}_stderr"], color=colour, marker="o", markersize=4,
+                      capsize=2, linewidth=1.2, label=words)  # fmt: skip
+    left.set_ylabel("half the squared error")
+    for name, colour, words in (("llc", POINT, "λ̂"), ("half_soft_rank", RANK, "½ soft rank of F")):
+        middle.errorbar(own["parameters"], own[name], 2 * own[f"{name}_stderr"], color=colour, marker="s", markersize=4,
+                        capsize=2, linewidth=1.2, label=words)  # fmt: skip
+    middle.set(ylabel="effective dimension", ylim=(0, None))
+    for axes in (left, middle):
+        axes.legend(frameon=False, fontsize=8, loc="upper left")
+    left.set_ylim(0, 1.35 * float((own["test_loss"] + 2 * own["test_loss_stderr"].fillna(0)).max()))
+    bounds = made["census"]
+    ends = np.array([0, 1.1 * bounds["bound"].max()])
+    right.plot(ends, ends, color=LINE, linewidth=1.5, label="(d − k)/2")
+    right.errorbar(bounds["bound"], bounds["llc"], 2 * bounds["llc_stderr"], color=POINT, marker="o", markersize=4,
+                   linestyle="none", capsize=2, label="λ̂")  # fmt: skip
+    right.scatter(bounds["bound"], bounds["half_soft_rank"], color=RANK, marker="s", s=16, zorder=3,
+                  label="½ soft rank of F")  # fmt: skip
+    right.set(xlabel="(d − k)/2", ylabel="effective dimension")
+    right.legend(frameon=False, fontsize=8)
+    return drawn
+
+
+def page(made: Mapping[str, pd.DataFrame], origin: Mapping[str, Any]) -> str:
+    """`README.md`."""
+    settings, own, bounds = origin["settings"], made["descent"], made["census"]
+    return "\n".join([
+        "# Null directions and double descent of trained ReLU networks", "",
+        answer(made, settings["samples"]), "",
+        "![Double descent, and the census](trained.png)", "",
+        "## Through the interpolation threshold", "",
+        f"Networks of one hidden layer learn the labels of {settings['samples']} digits, {settings['noise']:.0%} of "
+        "which are drawn at random, by least squares. They can fit all from about as many weights on as there are "
+        f"outputs to fit, {settings['samples'] * CLASSES:,}. λ̂ is taken where training ended, at "
+        "nβ = n/log n and γ = 1; the last column counts networks whose λ̂ passed all checks. ½ soft rank is "
+        "that of the Fisher matrix at the same resolution, which knows nothing of how the loss curves further out.", "",
+        "| width | weights | training loss | loss on new digits | errors | λ̂ | ½ soft rank | λ̂ ok |",
+        "|---|---|---|---|---|---|---|---|",
+        *(
+            f"| {row['width']} | {row['parameters']:,} | {row['train_loss']:.3f} | {_with(row, 'test_loss', 3)} | "
+            f"{row['test_error']:.0%} | {_with(row, 'llc', 1)} | {_with(row, 'half_soft_rank', 1)} | "
+            f"{row['sound']} of {row['networks']} |"
+            for row in own.to_dict("records")
+        ), "",
+        "## A census of null directions", "",
+        f"Classifiers trained on all digits, and then measured on {settings['census_samples']} of them as their own "
+        "truth: the targets are the network's own outputs, so that w* is a minimum. *Proved* are the k "
+        "independent directions that are flat by a symmetry (rescaling of ReLU units) or because nothing depends on "
+        "them (pixels that are always black, units that are never active); *zero* counts the eigenvalues of the Fisher "
+        "matrix that are zero to rounding. λ can be no larger than (d − k)/2. "
+        f"λ̂ at nβ = {settings['nbeta']:,.0f} and γ = 1 lies below where further directions are too flat to count "
+        "at this resolution, as half the soft rank says without sampling.", "",
+        "| network | d | accuracy | idle | rescaling | proved k | zero | (d − k)/2 | λ̂ | ½ soft rank | verdict |",
+        "|---|---|---|---|---|---|---|---|---|---|---|",
+        *(
+            f"| {row['network']} | {row['parameters']} | {row['accuracy']:.0%} | {row['idle']} | {row['rescaling']} | "
+            f"{row['proved']} | {row['null']} | {row['bound']:g} | {row['llc']:.1f} ± {row['llc_stderr']:.1f} | "
+            f"{row['half_soft_rank']:.1f} | {row['verdict']} |"
+            for row in bounds.to_dict("records")
+        ), "",
+        "## Run it again", "",
+        f"{run_again(origin)} Adam takes {settings['steps']:,} steps on all data, {settings['census_steps']:,} for the "
+        f"census, with a rate that falls to zero; λ̂ has {settings['budget']:g} nominal seconds, in the census "
+        f"{settings['census_budget']:g}.", "",
+        "## Limits", "",
+        f"Small networks on 8 × 8 images, {settings['seeds']} of each width and {settings['census_seeds']} of each "
+        "architecture. Where the training loss is not near zero, training did not end at a minimum, "
+        "and λ̂ is that of the place where it ended. At nβ = n/log n of so few samples the localiser decides how many "
+        "directions count.", "",
+    ])  # fmt: skip
+
+
+def answer(made: Mapping[str, pd.DataFrame], samples: int) -> str:
+    """The first line: where the loss on new data has its peak, what λ̂ does there, and whether the bound holds."""
+    own, bounds = made["descent"], made["census"]
+    said = []
+    if len(own):
+        peak, end = own.loc[own["test_loss"].idxmax()], own.iloc[-1]
+        inner = own.index[0] < peak.name < own.index[-1]
+        rising = bool((own["llc"].diff().dropna() > 0).all())
+        shape = (
+            f"has a peak of {peak['test_loss']:.2f} at {peak['parameters']:,.0f} weights and falls to "
+            f"{end['test_loss']:.2f} at {end['parameters']:,.0f}"
+            if inner
+            else f"has no peak inside the widths tried (largest at {peak['parameters']:,.0f} weights)"
+        )
+        course = "rises throughout" if rising else "does not rise throughout"
+        said.append(
+            f"Over width the loss on new digits {shape}, with {samples * CLASSES:,} outputs to fit, while λ̂ {course}, "
+            f"from {own['llc'].iloc[0]:.1f} to {own['llc'].iloc[-1]:.1f}"
+        )
+    if len(bounds):
+        kept = int((bounds["llc"] <= bounds["bound"] + 2 * bounds["llc_stderr"]).sum())
+        singular = int((bounds["null"] > 0).sum())
+        sound = bounds["verdict"] == "ok"
+        said.append(
+            f"{singular} of {len(bounds)} trained classifiers have null directions ({bounds['null'].min()} to "
+            f"{bounds['null'].max()}, of which {bounds['proved'].min()} to {bounds['proved'].max()} are proved), and "
+            f"λ̂ keeps to (d − k)/2 within two standard errors in {kept} ({int(sound.sum())} of the λ̂ pass their checks)"
+        )
+    return "; ".join(said) + "."
+
+
+def _with(row: Mapping[str, Any], name: str, digits: int) -> str:
+    return f"{row[name]:.{digits}f} ± {row[f'{name}_stderr']:.{digits}f}"
