@@ -190,7 +190,7 @@ def hamiltonian(
     moved = vmap(lambda z: energy(bottom + root @ z))
     force = vmap(grad(lambda z: energy(bottom + root @ z)))
     measured = vmap(lambda z: statistic(bottom + root @ z))
-    z = torch.randn(CHAINS, len(bottom), dtype=f64, generator=generator)
+    z = torch.zeros(CHAINS, len(bottom), dtype=f64)  # where the loss is steep, draws of the Gaussian would be stuck
     size, sums = 0.5 * len(bottom) ** -0.25, torch.zeros(CHAINS, dtype=f64)
     level = moved(z)
     for draw in range(WARM + draws):
