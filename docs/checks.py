@@ -24,7 +24,6 @@ def of_llc() -> Iterator[Any]:
     seen = {
         "started": 8, "diverged": 1, "interrupted": True, "sampler": "hmc", "acceptance": 0.0, "rhat": 9.0,
         "drift": 9.0, "virial_stderr": 0.1, "slope": 1.0, "nbeta": 1.0, "gamma": 9.0, "largest_eigenvalue": 1.0,
-        "gradient_term": 9.0, "smallest_eigenvalue": -99.0,
         "gamma_slope": -1.0, "rtol": 0.02,
     }  # fmt: skip
     nan = float("nan")
@@ -39,6 +38,15 @@ def of_llc() -> Iterator[Any]:
     ]
     names = [check.name for check in shown]
     yield from sorted(shown, key=lambda check: names.index(check.name))  # those of one name side by side
+
+
+def of_minimum() -> Iterator[Any]:
+    """Every check behind `at_minimum`, not passed."""
+    from basinscope.measures.coefficient import minimum_checks
+
+    yield from minimum_checks(
+        1.0, {"drop": 9.0, "drop_stderr": 0.0, "smallest_eigenvalue": -99.0, "nbeta": 1.0, "gamma": 9.0}
+    )
 
 
 def of_others() -> Iterator[tuple[str, Any]]:
@@ -116,6 +124,7 @@ def tables() -> dict[str, str]:
         for check in of_llc()
         if not check.passed
     ]
+    minimum = [[check.name, check.wanted, check.remedy, "no"] for check in of_minimum()]
     others = [
         [measures, check.name, check.wanted, check.remedy, _meaning(check)]
         for measures, check in of_others()
@@ -123,6 +132,7 @@ def tables() -> dict[str, str]:
     ]
     return {
         "llc": table(["check of λ̂", "wanted", "else a warning begins", "and says to", "verdict"], llc),
+        "minimum": table(["check of w*", "wanted", "else", "at_minimum"], minimum),
         "others": table(["measure", "check", "wanted", "else", "verdict"], others),
     }
 

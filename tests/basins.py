@@ -48,6 +48,16 @@ def classifier(n=40, inputs=3, hidden=4, classes=3, seed=0, dtype=f64):
     return bs.Landscape(net, "cross_entropy", (x, y))
 
 
+def saddle():
+    """A linear 4-3-4 network whose target has two components, of which it has learned one."""
+    x = white(60, 4)
+    net = nn.Sequential(nn.Linear(4, 3, bias=False), nn.Linear(3, 4, bias=False)).double()
+    for layer in net:
+        nn.init.zeros_(layer.weight)
+        layer.weight.data[0, 0] = 1.0
+    return bs.Landscape(net, "mse", (x, x * torch.tensor([1.0, 0.5, 0.0, 0.0], dtype=f64)))
+
+
 class Product(nn.Module):
     """w₁ w₂ x: the hyperbola when inputs are one and targets zero."""
 

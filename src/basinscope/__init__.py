@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from .estimates import Check as Check
     from .estimates import Estimate as Estimate
     from .landscape import Landscape as Landscape
+    from .measures.coefficient import LearningCoefficient as LearningCoefficient
     from .measures.comparison import Comparison as Comparison
     from .measures.comparison import compare as compare
     from .measures.covariances import Covariances as Covariances
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
     from .measures.free_energy import free_energy as free_energy
     from .measures.gap import gap as gap
     from .measures.llc import llc as llc
+    from .measures.llc_along import LlcAlong as LlcAlong
+    from .measures.llc_along import llc_along as llc_along
     from .measures.log_det import log_det as log_det
     from .measures.log_likelihood import log_likelihood as log_likelihood
     from .measures.loo import loo as loo
@@ -41,6 +44,8 @@ if TYPE_CHECKING:
     from .measures.posterior import Posterior as Posterior
     from .measures.posterior import plan as plan
     from .measures.posterior import posterior as posterior
+    from .measures.resolution_curve import ResolutionCurve as ResolutionCurve
+    from .measures.resolution_curve import resolution_curve as resolution_curve
     from .measures.selftest import selftest as selftest
     from .measures.soft_rank import soft_rank as soft_rank
     from .measures.spectrum import spectrum as spectrum
@@ -68,9 +73,12 @@ _HOMES = {
     "Criteria": "measures.criteria",
     "Estimate": "estimates",
     "Landscape": "landscape",
+    "LearningCoefficient": "measures.coefficient",
+    "LlcAlong": "measures.llc_along",
     "Nominal": "sampling.clock",
     "Posterior": "measures.posterior",
     "Report": "report.report",
+    "ResolutionCurve": "measures.resolution_curve",
     "Schedule": "sampling.clock",
     "LogLikelihood": "measures.evidence",
     "Symmetries": "measures.symmetries",
@@ -84,6 +92,7 @@ _HOMES = {
     "influence": "measures.covariances",
     "information_distance": "measures.distances",
     "llc": "measures.llc",
+    "llc_along": "measures.llc_along",
     "log_det": "measures.log_det",
     "log_likelihood": "measures.log_likelihood",
     "loo": "measures.loo",
@@ -95,6 +104,7 @@ _HOMES = {
     "penalty": "curvature.penalty",
     "plan": "measures.posterior",
     "posterior": "measures.posterior",
+    "resolution_curve": "measures.resolution_curve",
     "selftest": "measures.selftest",
     "soft_rank": "measures.soft_rank",
     "spectrum": "measures.spectrum",

@@ -21,7 +21,9 @@ def test_forms_are_those_of_dense_solves(condition, seed):
     matrix, b = spread(torch.logspace(0, math.log10(condition), 25, dtype=f64), seed)
     found = inverse_form(lambda v: matrix @ v, b, rtol=1e-12, max_products=200)
     assert found.descent is None
-    assert found.value == pytest.approx(float(b @ torch.linalg.solve(matrix, b)), rel=1e-8)
+    exact = torch.linalg.solve(matrix, b)
+    assert found.value == pytest.approx(float(b @ exact), rel=1e-8)
+    torch.testing.assert_close(found.solution, exact, rtol=1e-4, atol=1e-6 * float(exact.norm()))
 
 
 def test_forms_grow_to_the_right_value_from_below(seed):
@@ -39,7 +41,9 @@ def test_products_are_counted_and_few_where_few_do(seed):
     matrix, b = spread(torch.tensor([1.0, 1.0, 1.0, 5.0, 5.0], dtype=f64), seed)
     found = inverse_form(lambda v: matrix @ v, b, rtol=1e-6, max_products=100)
     assert found.products <= 4, "two eigenvalues take two products"
-    assert inverse_form(lambda v: matrix @ v, 0 * b, rtol=1e-6, max_products=9) == (0.0, None, 0)
+    none = inverse_form(lambda v: matrix @ v, 0 * b, rtol=1e-6, max_products=9)
+    assert (none.value, none.descent, none.products) == (0.0, None, 0)
+    assert torch.equal(none.solution, 0 * b)
 
 
 def test_a_direction_of_descent_is_handed_back(seed):

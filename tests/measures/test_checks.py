@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import basinscope as bs
-from basinscope.measures import checks, llc_checks
+from basinscope.measures import checks, coefficient, llc_checks
 from basinscope.sampling import convergence
 
 ROOT = Path(__file__).parents[2]
@@ -15,14 +15,11 @@ ROOT = Path(__file__).parents[2]
 SOUND = {
     "started": 8, "diverged": 0, "interrupted": False, "sampler": "hmc", "acceptance": 0.8, "rhat": 1.01, "drift": 0.0,
     "virial": 1.0, "virial_stderr": 0.001, "slope": 0.0, "nbeta": 10.0, "gamma": 1.0, "largest_eigenvalue": 0.01,
-    "gradient_term": 0.0, "smallest_eigenvalue": -0.05,
     "gamma_slope": -2.0, "rtol": 0.02,
 }  # fmt: skip
 
 # Each limit with a λ̂ = 10 ± 0.2 that passes, and a limit under which the same run would not.
 LIMITS = {
-    "MAX_GRADIENT_SHARE": ({"gradient_term": 0.9}, 0.08),
-    "MAX_DOWNWARD_CURVATURE": ({}, 0.1),
     "MIN_ACCEPTANCE": ({"acceptance": 0.15}, 0.2),
     "MAX_DRIFT_STDERRS": ({"drift": 1.0}, 3.0),
     "MAX_VIRIAL_ERROR": ({"virial": 1.04}, 0.03),
@@ -68,6 +65,22 @@ def test_a_limit_moves_the_verdict_the_warnings_and_the_page(name, page, monkeyp
     assert len(after.warnings) == 1
     assert [check.wanted for check in after.checks] != [check.wanted for check in before.checks]
     assert page.tables()["llc"] != table
+
+
+MINIMUM = {"drop": 0.9, "drop_stderr": 0.01, "basin": 10.9, "smallest_eigenvalue": -0.05, "nbeta": 10.0, "gamma": 1.0}
+
+
+@pytest.mark.parametrize(
+    ("name", "other", "answer"),
+    [("MAX_DROP_SHARE", 0.08, "no"), ("MAX_DOWNWARD_CURVATURE", 0.1, "no"), ("MAX_DROP_ERROR", 5e-4, "unknown")],
+)
+def test_a_limit_moves_whether_it_is_a_minimum_and_the_page(name, other, answer, page, monkeypatch):
+    table = page.tables()["minimum"]
+    assert coefficient.at_minimum(10.0, MINIMUM) == "yes"
+    monkeypatch.setattr(coefficient, name, other)
+    assert coefficient.at_minimum(10.0, MINIMUM) == answer
+    if answer == "no":
+        assert page.tables()["minimum"] != table
 
 
 # The limits of the other measures, by the module that says them.
@@ -133,3 +146,13 @@ def test_far_below_zero_no_more_draws_are_asked_for():
     names = [check.name for check in llc_checks.llc_checks(-10.0, 2.0, SOUND)]
     assert "standard error" not in names
     assert "standard error" in [check.name for check in llc_checks.llc_checks(-1.0, 2.0, SOUND)]
+
+
+def test_below_a_displaced_point_the_basin_is_judged():
+    displaced = {**SOUND, "basin": 50.0}
+    assert bs.Estimate("llc", -300.0, 1.0, llc_checks.llc_checks(-300.0, 1.0, displaced)).verdict == "ok"
+    shaky = bs.Estimate("llc", -300.0, 6.0, llc_checks.llc_checks(-300.0, 6.0, displaced))
+    assert shaky.warnings == ("imprecise: the standard error is 12% of the basin — raise budget",)
+    lower = bs.Estimate("llc", -300.0, 1.0, llc_checks.llc_checks(-300.0, 1.0, {**SOUND, "basin": -2.0}))
+    assert lower.verdict == "failed"
+    assert lower.warnings[0].startswith("not in a basin")

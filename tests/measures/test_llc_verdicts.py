@@ -28,7 +28,7 @@ def exact_draws():
     columns = {
         "excess": here.excess,
         "virial": (position * here.gradient).sum(1),
-        "soft_virial": TARGET.soft_virial(position, here.gradient),
+        "soft_virial": TARGET.controls(position, here.gradient)[1],
         "distance": here.distance,
         "excess_distance": here.excess * here.distance,
         "acceptance": torch.full((DRAWS * CHAINS,), 0.8),
@@ -82,7 +82,7 @@ def test_spoilt_chains_are_doubted(name, change, reason):
 def test_lower_ground_fails():
     decision, reasons = verdict(spoilt("excess", lambda rows: rows - 1.0))
     assert decision == "failed"
-    assert "not at a minimum" in reasons
+    assert "not in a basin" in reasons
 
 
 def test_what_the_run_itself_says_is_doubted():

@@ -43,7 +43,7 @@ def test_conjugate_regression_by_quadrature(seed):
     found = bs.wbic(bs.Landscape(net, "gaussian", (x, y), sigma=1.0), gamma=0.25, seed=seed, draws=300, **CHEAP)
     assert found.stderr < 0.15
     assert_within(found.value, 7.3235156306, found.stderr, SAMPLED, bias=0.01)
-    assert found.verdict == "failed", "w* = 0 is far from the minimum, and λ̂ is negative"
+    assert found.verdict == "ok", "w* = 0 is far from the minimum, λ̂ is negative, and the mean of n L_n is right"
 
 
 def test_failure_is_passed_on():

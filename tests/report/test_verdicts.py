@@ -14,7 +14,7 @@ from basinscope.sampling import convergence
 SOUND = {
     "started": 8, "chains": 8, "draws": 100, "burn_in": 50, "diverged": 0, "interrupted": False, "sampler": "hmc",
     "acceptance": 0.8, "rhat": 1.05, "drift": 0.0, "virial": 1.0, "virial_stderr": 0.001, "slope": 0.0, "nbeta": 10.0,
-    "gamma": 1.0, "largest_eigenvalue": 0.01, "gradient_term": 0.0, "batch_size": None,
+    "gamma": 1.0, "largest_eigenvalue": 0.01, "batch_size": None,
     "gamma_slope": -2.0, "rtol": 0.02,
 }  # fmt: skip
 
@@ -22,7 +22,7 @@ SOUND = {
 def with_llc(report, **changes):
     """The report, its λ̂ made anew from these diagnostics."""
     seen = {**SOUND, **changes}
-    llc = bs.Estimate("llc", 10.0, 0.2, llc_checks.llc_checks(10.0, 0.2, seen), seen)
+    llc = bs.LearningCoefficient("llc", 10.0, 0.2, llc_checks.llc_checks(10.0, 0.2, seen), seen)
     return replace(report, points=[replace(report.points[0], measured=replace(report.final, llc=llc))])
 
 

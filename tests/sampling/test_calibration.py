@@ -1,5 +1,4 @@
 import math
-from dataclasses import replace
 
 import pytest
 import torch
@@ -7,7 +6,7 @@ from torch import nn
 from torch.func import grad, jacrev
 
 import basinscope as bs
-from basins import classifier, quadratic, white
+from basins import classifier, quadratic
 from basinscope.sampling import calibration
 from basinscope.sampling.calibration import Resolution, affordable_effort, geometry, resolution
 from basinscope.sampling.chains import ChainLosses
@@ -15,16 +14,6 @@ from basinscope.sampling.clock import NominalClock
 from basinscope.sampling.cost import Cost
 
 f64 = torch.float64
-
-
-def saddle():
-    """A linear 4-3-4 network whose target has two components, of which it has learned one."""
-    x = white(60, 4)
-    net = nn.Sequential(nn.Linear(4, 3, bias=False), nn.Linear(3, 4, bias=False)).double()
-    for layer in net:
-        nn.init.zeros_(layer.weight)
-        layer.weight.data[0, 0] = 1.0
-    return bs.Landscape(net, "mse", (x, x * torch.tensor([1.0, 0.5, 0.0, 0.0], dtype=f64)))
 
 
 def mean_loss(land):
@@ -171,58 +160,6 @@ def test_products_that_take_longer_than_thought_are_fewer(monkeypatch):
     # What no known direction holds is hardly stiffer than the last of them.
     left = dense_hessian(land) - few.vectors @ torch.diag(few.values) @ few.vectors.T
     assert float(torch.linalg.eigvalsh(left)[-1]) < 1.5 * float(few.values[-1])
-
-
-def test_gradient_term_and_soft_rank_by_definition():
-    offset = [0.1, -0.2, 0.5]
-    sigma, at = torch.tensor([4.0, 1.0, 0.01], dtype=f64), Resolution(20.0, 0.7)
-    found = measured(quadratic(sigma.tolist(), offset=offset, dtype=f64))
-    stiffness = at.nbeta * sigma + at.gamma
-    slope = sigma * torch.tensor(offset, dtype=f64)
-    assert found.gradient.tolist() == pytest.approx(slope.tolist(), rel=1e-9)
-    term = 0.5 * at.nbeta**2 * float((slope**2 / stiffness).sum())
-    assert found.descent(at).gradient_term == pytest.approx(term, rel=1e-6)
-    assert found.descent(at).least_curvature == pytest.approx(0.01, rel=1e-6)
-    assert found.half_soft_rank(at) == pytest.approx(0.5 * at.nbeta * float((sigma / stiffness).sum()), rel=1e-6)
-
-
-def test_a_gradient_in_soft_directions_counts_whatever_the_size(monkeypatch):
-    # Eight of sixty eigenpairs are known, and the gradient lies beyond them, where the last known one is far too stiff.
-    monkeypatch.setattr(calibration, "_DENSE", 10)
-    monkeypatch.setattr(calibration, "_PAIRS", 8)
-    sigma, at = torch.logspace(0, -3, 60, dtype=f64), Resolution(263.0, 0.3)
-    offset = torch.zeros(60, dtype=f64)
-    offset[30::5] = 5.0
-    found = measured(quadratic(sigma.tolist(), n=200, offset=offset.tolist(), dtype=f64))
-    assert not found.complete
-    term = 0.5 * at.nbeta**2 * float(((sigma * offset) ** 2 / (at.nbeta * sigma + at.gamma)).sum())
-    seen = found.descent(at).gradient_term
-    assert 0.98 * term < seen <= term * (1 + 1e-9), "from below, to the tolerance"
-
-
-@pytest.mark.parametrize("dense", [1024, 10])
-def test_curvature_at_a_saddle(monkeypatch, dense):
-    # A 4-3-4 linear network that has learned one of two components: no gradient, and a way down along the other.
-    monkeypatch.setattr(calibration, "_DENSE", dense)
-    monkeypatch.setattr(calibration, "_PAIRS", 8)
-    land = saddle()
-    found, exact = measured(land), torch.linalg.eigvalsh(dense_hessian(land))
-    assert found.complete == (dense == 1024)
-    assert float(found.gradient.norm()) < 1e-12
-    assert float(exact[0]) < -0.1
-    # Krylov spaces show the ends of a spectrum from inside.
-    assert float(exact[0]) - 1e-9 <= found.descent(Resolution(50.0, 1.0)).least_curvature < 0.5 * float(exact[0])
-
-
-def test_a_direction_of_descent_that_lanczos_missed(monkeypatch):
-    # The gradient leads along the only downward direction; eigenvalues are sought from the other end.
-    monkeypatch.setattr(calibration, "_DENSE", 10)
-    monkeypatch.setattr(calibration, "_PAIRS", 8)
-    land, at = saddle(), Resolution(50.0, 1e-3)
-    found = measured(land)
-    exact, vectors = torch.linalg.eigh(dense_hessian(land))
-    blind = replace(found, least=0.0, gradient=vectors[:, 0] + 0.1 * vectors[:, -1])
-    assert exact[0] <= blind.descent(at).least_curvature < -at.gamma / at.nbeta
 
 
 def test_whitening_makes_the_posterior_round():

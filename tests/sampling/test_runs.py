@@ -14,7 +14,10 @@ from chance import assert_within, deviations
 
 DIMENSION, WEIGHTS = 6, (1.0, 0.8, 0.5)
 TARGET = SimpleNamespace(
-    losses=SimpleNamespace(dimension=DIMENSION), weights=lambda: torch.tensor(WEIGHTS, dtype=torch.float64), nbeta=1.0
+    losses=SimpleNamespace(dimension=DIMENSION),
+    weights=lambda: torch.tensor(WEIGHTS, dtype=torch.float64),
+    nbeta=1.0,
+    drop=0.0,
 )
 
 

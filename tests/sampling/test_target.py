@@ -112,9 +112,29 @@ def test_soft_virial_is_twice_the_excess_of_a_quadratic(seed):
     torch.testing.assert_close(target.weights(), weights)
     draws = torch.randn(10_000, 3, generator=torch.Generator().manual_seed(seed), dtype=f64)  # exact: it is whitened
     here = target.full(draws)
-    soft = target.soft_virial(draws, here.gradient)
+    _, soft, tilt = target.controls(draws, here.gradient)
+    assert torch.equal(tilt, torch.zeros_like(tilt))
     torch.testing.assert_close(soft, 2 * NBETA * here.excess, rtol=1e-8, atol=1e-10)
     assert_within(soft.mean(), weights.sum(), soft.std() / math.sqrt(10_000), freedom=50)  # squares are skew
+
+
+def test_tilt_takes_the_slope_out_of_the_excess_of_a_displaced_quadratic(seed):
+    # nβ(L − L(ŵ)) = −γ(ŵ − w*)·η + ½ nβ ηᵀHη with η = w − ŵ: the tilt is the first part with the other sign.
+    sigma, offset = torch.tensor([4.0, 1.0, 0.01], dtype=f64), torch.tensor([1.0, -2.0, 9.0], dtype=f64)
+    land = quadratic(sigma.tolist(), offset=offset.tolist(), noise=0.5, dtype=f64)
+    stiffness = NBETA * sigma + GAMMA
+    centre = -NBETA * sigma * offset / stiffness
+    whitening = Whitening.from_eigenpairs(sigma, torch.eye(3, dtype=f64), NBETA, GAMMA)
+    target = Target(ChainLosses(land), NBETA, GAMMA, whitening, centre=centre)
+    noise = torch.randn(10_000, 3, generator=torch.Generator().manual_seed(seed), dtype=f64)
+    here = target.full(whitening.inverse()(centre[None]) + noise)
+    virial, soft, tilt = target.controls(whitening.inverse()(centre[None]) + noise, here.gradient)
+    eta = whitening(noise)
+    torch.testing.assert_close(NBETA * tilt, GAMMA * eta @ centre, rtol=1e-8, atol=1e-8)
+    bottom = NBETA * float((sigma * offset * centre + 0.5 * sigma * centre**2).sum())
+    torch.testing.assert_close(NBETA * (here.excess + tilt) - bottom, 0.5 * soft, rtol=1e-7, atol=1e-8)
+    torch.testing.assert_close(virial, noise.square().sum(1), rtol=1e-8, atol=1e-8)
+    assert_within(tilt.mean(), 0.0, tilt.std() / math.sqrt(10_000), freedom=50)
 
 
 def test_minibatch_gradient_against_autograd(target, position):

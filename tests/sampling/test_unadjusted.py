@@ -37,7 +37,7 @@ def fit(values, errors=(0.1, 0.1), lift=LIFT, virials=(100.0, 100.0), freedom=ma
 
         return SimpleNamespace(
             step_size=size, corrected=corrected, profits=lambda: control, virials=lambda: told, noise=8 * lift,
-            target=SimpleNamespace(nbeta=1.0),
+            target=SimpleNamespace(nbeta=1.0, drop=0.0),
         )  # fmt: skip
 
     return extrapolated([run(*each) for each in rows])

@@ -16,9 +16,12 @@ from ..training.trainer import evaluating
 
 
 def numbers(row: Row | Estimate) -> dict[str, float]:
-    """What a logger of curves can take: finite numbers; a verdict is 0 for ok, 1 for doubtful, 2 for failed.
+    """What a logger of curves can take: finite numbers; a verdict is 0 for ok, 1 for doubtful, 2 for failed, and
+    whether the weights are at a minimum 1 for yes, 0 for no.
 
     Examples:
+        >>> numbers({"llc_basin": 9.0, "llc_at_minimum": "no"})
+        {'llc_basin': 9.0, 'llc_at_minimum': 0.0}
         >>> numbers({"step": 3, "llc": float("nan"), "llc_verdict": "failed", "llc_warnings": "no minimum"})
         {'step': 3.0, 'llc_verdict': 2.0}
         >>> numbers(Estimate("llc", 2.5, 0.5))
@@ -30,6 +33,8 @@ def numbers(row: Row | Estimate) -> dict[str, float]:
     for name, value in row.items():
         if name.endswith("_verdict") and value in VERDICTS:
             curves[name] = float(VERDICTS.index(value))
+        elif name.endswith("_at_minimum") and value in ("yes", "no"):
+            curves[name] = float(value == "yes")
         elif isinstance(value, (int, float)) and math.isfinite(value):
             curves[name] = float(value)
     return curves

@@ -8,20 +8,23 @@ from typing import Any, Unpack
 import numpy as np
 import torch
 
-from ..estimates import Estimate
 from ..landscape import Landscape
 from ..progress import tracked
 from ..sampling.local import Outcome, Sampler
+from ..sampling.quadratic import Quadratic
+from .basin import CALIBRATED, note, split
+from .coefficient import LearningCoefficient, at_minimum
 from .llc_checks import llc_checks
 from .posterior import Posterior, posterior_of
 from .settings import Sampling, takes_settings
 
 _TRACE_BLOCKS = 256
 _ROUNDING = {torch.float32: 1e-4, torch.float64: 1e-9}  # relative error of mean losses that no sampling removes
+_ROUNDING_OF_DROP = 1e-6
 
 
 @takes_settings
-def llc(land: Landscape | Posterior, *, progress: bool = True, **settings: Unpack[Sampling]) -> Estimate:
+def llc(land: Landscape | Posterior, *, progress: bool = True, **settings: Unpack[Sampling]) -> LearningCoefficient:
     """Local learning coefficient λ̂ = nβ (E[L_n(w)] − L_n(w*)) (Lau et al. 2023, https://arxiv.org/abs/2308.12108).
 
     The mean is over the local posterior ∝ exp(−nβ L_n(w) − (γ/2)‖w − w*‖²). On a quadratic basin λ̂ is half the soft
@@ -52,12 +55,21 @@ def llc(land: Landscape | Posterior, *, progress: bool = True, **settings: Unpac
     return judged(post.sampler, post.outcome)
 
 
-def judged(measured: Sampler, outcome: Outcome) -> Estimate:
+def judged(measured: Sampler, outcome: Outcome) -> LearningCoefficient:
     """The estimate with its verdict, from a finished run."""
     value = outcome.at.nbeta * outcome.excess
-    stderr = math.hypot(outcome.at.nbeta * outcome.stderr, _ROUNDING[measured.land.dtype] * abs(value))
+    drop = outcome.main.target.drop
+    rounding = _ROUNDING[measured.land.dtype] * abs(value + drop), _ROUNDING_OF_DROP * drop
+    stderr = math.hypot(outcome.at.nbeta * outcome.stderr, *rounding)
     diagnostics = _diagnostics(measured, outcome)
-    return Estimate("llc", value, stderr, llc_checks(value, stderr, diagnostics), diagnostics, outcome.freedom)
+    if math.isfinite(value):
+        curvature = measured.quadratic if outcome.sampler in CALIBRATED else None
+        diagnostics |= _curvature(curvature, outcome)
+        diagnostics |= split(measured, outcome, stderr)
+        diagnostics["at_minimum"] = at_minimum(value, diagnostics)
+        diagnostics["note"] = note(outcome, curvature, diagnostics) if diagnostics["at_minimum"] == "no" else ""
+    checks = llc_checks(value, stderr, diagnostics)
+    return LearningCoefficient("llc", value, stderr, checks, diagnostics, outcome.freedom)
 
 
 def _diagnostics(measured: Sampler, outcome: Outcome) -> dict[str, Any]:
@@ -85,7 +97,6 @@ def _diagnostics(measured: Sampler, outcome: Outcome) -> dict[str, Any]:
         "seconds": outcome.seconds,
         "least_seconds": None if outcome.plan is None else outcome.plan.least_seconds,
         "schedule": None if outcome.schedule is None else outcome.schedule.to_dict(),
-        **_curvature(measured, outcome),
         **run.settings,
     }
     if run.alive.sum() < 2:
@@ -112,18 +123,14 @@ def _diagnostics(measured: Sampler, outcome: Outcome) -> dict[str, Any]:
     return diagnostics
 
 
-def _curvature(measured: Sampler, outcome: Outcome) -> dict[str, Any]:
-    """What curvature at w* says; not measured for a plain kernel, whose cost it would outweigh."""
-    if outcome.sampler not in ("hmc", "minibatch"):
-        names = ("gradient_term", "largest_eigenvalue", "smallest_eigenvalue", "half_soft_rank")
-        return dict.fromkeys(names)
-    known = measured.geometry
-    descent = known.descent(outcome.at)
+def _curvature(curvature: Quadratic | None, outcome: Outcome) -> dict[str, Any]:
+    """What curvature at w* says."""
+    if curvature is None:
+        return dict.fromkeys(("largest_eigenvalue", "smallest_eigenvalue", "half_soft_rank"))
     return {
-        "gradient_term": descent.gradient_term,
-        "largest_eigenvalue": float(known.values[0]),
-        "smallest_eigenvalue": descent.least_curvature,
-        "half_soft_rank": known.half_soft_rank(outcome.at) if known.complete else None,
+        "largest_eigenvalue": float(curvature.values[0]),
+        "smallest_eigenvalue": curvature.least,
+        "half_soft_rank": curvature.basin(outcome.at) if curvature.complete else None,
     }
 
 

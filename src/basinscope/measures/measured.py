@@ -11,6 +11,7 @@ import numpy as np
 
 from ..errors import InputError
 from ..estimates import Check, Estimate, as_float, checks_from_dict, plain
+from .coefficient import LearningCoefficient
 
 if TYPE_CHECKING:
     from .spectrum import Spectrum
@@ -160,7 +161,7 @@ class Measurement:
     """
 
     subject: LandscapeFacts
-    llc: Estimate
+    llc: LearningCoefficient
     quadratic: Estimate
     curve: Sequence[tuple[float, float]]
     estimates: Mapping[str, Estimate]
@@ -201,7 +202,7 @@ class Measurement:
         """The measurement that `to_dict` wrote, of this version or of an earlier one."""
         return cls(
             LandscapeFacts.from_dict(data["subject"]),
-            Estimate.from_dict(data["llc"]),
+            LearningCoefficient.from_dict(data["llc"]),
             Estimate.from_dict(data["quadratic"]),
             [(as_float(gamma), as_float(half)) for gamma, half in data["curve"]],
             {str(name): Estimate.from_dict(estimate) for name, estimate in data["estimates"].items()},

@@ -6,7 +6,7 @@ import inspect
 import re
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 from ..estimates import Estimate
 from .fluctuation import fluctuation
@@ -19,6 +19,7 @@ from .tic import tic
 from .trace import trace
 from .waic import waic
 
+AnyEstimate = TypeVar("AnyEstimate", bound=Estimate)
 OPTIONS = ("nbeta", "gamma", "weight_decay", "held_out", "sampler", "rtol", "budget", "seed")  # of a whole measurement
 _WORD = re.compile(r"[a-z_]+")
 _MEASURES: dict[str, Callable[..., Any]] = {
@@ -34,7 +35,7 @@ _MEASURES: dict[str, Callable[..., Any]] = {
 }
 
 
-def followable(name: str, estimate: Estimate) -> Estimate:
+def followable(name: str, estimate: AnyEstimate) -> AnyEstimate:
     """The estimate with remedies whose options are those of the whole measurement, or are named with their measure.
 
     Args:

@@ -123,9 +123,9 @@ def tempered(post: Posterior, report: Report) -> Estimate:
     left = [np.delete(evidence.trace, chain, axis=0).var() for chain in range(len(evidence.trace))]
     capacity = post.nbeta**2 * float(evidence.trace.var())
     capacity_stderr = post.nbeta**2 * math.sqrt((len(left) - 1) * float(np.var(left)))
-    geometry = post.sampler.geometry
-    rank = geometry.half_soft_rank(post.outcome.at) if geometry.complete else None
-    descent = geometry.descent(post.outcome.at).gradient_term
+    at, quadratic = post.outcome.at, post.sampler.quadratic
+    rank = quadratic.basin(at) if quadratic.complete else None
+    drop = max(0.0, post.sampler.bottom(at).drop)
     correction = n * (statistic(pooled) - loss)
     return posterior_statistic(
         "waic",
@@ -134,7 +134,7 @@ def tempered(post: Posterior, report: Report) -> Estimate:
         scale=abs(correction) / n,
         of="(λ̂ + ν̂)/n",
         checks=[
-            check_minimum(descent * (1 / pooled.beta - 1), correction),
+            check_minimum(drop * (1 / pooled.beta - 1), correction),
             check_regular(value, capacity, math.hypot(stderr, capacity_stderr), rank),
         ],
         diagnostics={
@@ -143,7 +143,7 @@ def tempered(post: Posterior, report: Report) -> Estimate:
             "fluctuation": pooled.fluctuation,
             "heat_capacity": capacity,
             "half_soft_rank": rank,
-            "gradient_term": descent,
+            "drop": drop,
         },
     )
 
@@ -151,7 +151,7 @@ def tempered(post: Posterior, report: Report) -> Estimate:
 def check_minimum(raised: float, correction: float) -> Check:
     """Whether w* is so near to a minimum that a tempered WAIC may go by its loss.
 
-    In a quadratic basin λ̂ is lower by the gradient term nβ(L_n(w*) − L_n(ŵ)), so that WAIC is too high by (1/β − 1)/n
+    λ̂ is lower than its basin by the drop nβ(L_n(w*) − L_n(ŵ)), so that WAIC is too high by (1/β − 1)/n
     times this.
 
     Args:
@@ -160,9 +160,9 @@ def check_minimum(raised: float, correction: float) -> Check:
     """
     share = raised / correction if correction > 0 else math.inf
     return Check(
-        "gradient term at w*", f"{share:.1%} of (λ̂ + ν̂)/n", f"at most {MAX_DESCENT:.0%}", share <= MAX_DESCENT,
+        "drop from w* to ŵ", f"{share:.1%} of (λ̂ + ν̂)/n", f"at most {MAX_DESCENT:.0%}", share <= MAX_DESCENT,
         "train longer, or use method='direct' at nbeta = n",
-        reason=f"not at a minimum: the gradient at w* raises WAIC by {share:.0%} of (λ̂ + ν̂)/n",
+        reason=f"not at a minimum: the drop from w* raises WAIC by {share:.0%} of (λ̂ + ν̂)/n",
     )  # fmt: skip
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from typing import Unpack
 
 from ..errors import InputError
@@ -46,12 +45,13 @@ def from_llc(land: Landscape, coefficient: Estimate) -> Estimate:
     found = coefficient.diagnostics
     refuse_other(land.n, found["nbeta"], "λ̂")
     scale = math.log(land.n)  # 1/β
-    return replace(
-        coefficient,
-        name="wbic",
-        value=land.n * found["loss"] + scale * coefficient.value,
-        stderr=scale * coefficient.stderr,
-        diagnostics={**found, "llc": coefficient.value, "llc_stderr": coefficient.stderr},
+    return Estimate(
+        "wbic",
+        land.n * found["loss"] + scale * coefficient.value,
+        scale * coefficient.stderr,
+        coefficient.checks,
+        {**found, "llc": coefficient.value, "llc_stderr": coefficient.stderr},
+        coefficient.freedom,
     )
 
 

@@ -29,8 +29,9 @@ def real(value: Any) -> float:
 
 
 def gauge(measured: Measurement) -> Markup:
-    """λ̂ with its interval between nothing and half of all parameters, ½ soft rank beside it."""
-    llc, half, value = measured.llc, measured.quadratic.value, measured.llc.value
+    """λ̂, or the basin where w* is no minimum, between nothing and half of all parameters, ½ soft rank beside it."""
+    llc, half = measured.llc.of_basin, measured.quadratic.value
+    name, value = "λ̂" if llc is measured.llc else "basin", llc.value
     most = measured.subject.parameters / 2
     high = max(most, 1.15 * max(reading for reading in (value, half, 0.0) if math.isfinite(reading)))
     width, left, right = 640.0, 6.0, 634.0
@@ -52,13 +53,13 @@ def gauge(measured: Measurement) -> Markup:
             parts.append(
                 f'<rect class="spread" x="{place(ends[0]):.1f}" y="28" width="{wide:.1f}" height="24" rx="2"/>'
             )
-        parts.append(_flag(place(value), 22, f"λ̂ {number(value)}", "reading"))
+        parts.append(_flag(place(value), 22, f"{name} {number(value)}", "reading"))
     if math.isfinite(half):
         parts.append(f'<path class="needle" d="M{place(half):.1f} 28V60"/>')
         parts.append(_flag(place(half), 74, f"½ soft rank {number(half)}", "quadratic"))
     if math.isfinite(value) and abs(place(most) - place(half if math.isfinite(half) else 0)) > 180:
         parts.append(_flag(place(most), 74, f"d/2 = {number(most)}", "muted"))
-    label = f"λ̂ = {number(value)}, half the soft rank {number(half)}, half the number of parameters {number(most)}"
+    label = f"{name} = {number(value)}, half the soft rank {number(half)}, half the number of parameters {number(most)}"
     return Markup(
         f'<svg class="gauge" viewBox="0 0 {width:g} 84" role="img" aria-label="{escape(label)}">'
         f"<title>{escape(label)}</title>{''.join(parts)}</svg>"

@@ -132,11 +132,12 @@ def _training(report: Report) -> dict[str, Any]:
         [
             ("λ̂ by sampling, 90 % band", curve(lambda m: (m.llc.value, m.llc.stderr))),
             ("½ soft rank", curve(lambda m: (m.quadratic.value,))),
+            ("basin, 90 % band", curve(lambda m: (m.llc.basin.value, m.llc.basin.stderr))),
         ],
         axis,
         "effective dimension / 2",
-        title="λ̂ and half the soft rank over training",
-        styles=("s1", "s3"),
+        title="λ̂, basin and half the soft rank over training",
+        styles=("s1", "s3", "s2"),
     )  # fmt: skip
     measured = [("measured data", curve(lambda m: (m.subject.loss_value,)))]
     losses = figures.over_training(

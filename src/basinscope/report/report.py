@@ -269,5 +269,4 @@ def _row(point: Point) -> dict[str, Any]:
     row["loss"] = measured.subject.loss_value
     for name, estimate in measured.by_name.items():
         row |= {column: value for column, value in estimate.columns(name).items() if not column.endswith("_warnings")}
-    row |= {name: measured.llc.diagnostics.get(name) for name in ("nbeta", "gamma")}
     return {name: plain(value) for name, value in row.items()}

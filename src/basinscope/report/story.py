@@ -10,7 +10,7 @@ from ..estimates import Check, unmet
 from ..measures.measured import Measurement
 from ..progress import duration
 from .report import Report
-from .words import moment, number, title_of
+from .words import moment, number, sentence, title_of
 
 
 @dataclass(frozen=True)
@@ -61,17 +61,27 @@ def _sentence(measured: Measurement) -> str:
     value, dimension = measured.llc.value, measured.subject.parameters
     if not math.isfinite(value):
         return f"No learning coefficient could be had for this network of {dimension:,} parameters."
+    if measured.llc.of_basin is not measured.llc:
+        basin, drop = measured.llc.basin.value, measured.llc.drop.value
+        coarser = measured.llc.note.partition("; ")[2]
+        return (
+            f"At this resolution the weights are no minimum: they lie {number(drop, 3)} nats above the bottom of a "
+            f"basin that counts as {_counted(basin, dimension)}." + (f" {sentence(coarser)}." if coarser else "")
+        )
     if value <= 0:
-        return "The chains found lower loss than the network has: it is not at a minimum, and λ̂ means nothing here."
+        return "The chains found lower loss than the network has, and no basin: λ̂ means nothing here."
+    return f"At this resolution the network counts as {_counted(value, dimension)}."
+
+
+def _counted(value: float, dimension: int) -> str:
+    """A learning coefficient as a number of parameters."""
     share = 2 * value / dimension
-    return (
-        f"At this resolution the network counts as {number(2 * value, 3)} of its {dimension:,} parameters "
-        f"({share:.{0 if share >= 0.1 else 1 if share >= 0.01 else 2}%})."
-    )
+    percent = f"{share:.{0 if share >= 0.1 else 1 if share >= 0.01 else 2}%}"
+    return f"{number(2 * value, 3)} of its {dimension:,} parameters ({percent})"
 
 
 def _comparison(measured: Measurement) -> str:
-    llc, half = measured.llc, measured.quadratic
+    llc, half = measured.llc.of_basin, measured.quadratic
     if not (math.isfinite(llc.value) and math.isfinite(half.value)):
         return "One of the two is missing, so they cannot be compared."
     error = math.hypot(*(estimate.stderr for estimate in (llc, half) if math.isfinite(estimate.stderr)))
@@ -83,8 +93,8 @@ def _comparison(measured: Measurement) -> str:
     percent = f"{abs(off) / half.value:.0%}"
     if off < 0:
         return (
-            f"Sampling finds {percent} less than curvature at w*: away from w* the basin is flatter, or w* is not at "
-            f"its bottom. No Hessian sees this part."
+            f"Sampling finds {percent} less than curvature at w*: away from w* the basin is flatter. No Hessian at w* "
+            f"sees this part."
         )
     return (
         f"Sampling finds {percent} more than curvature at w*: directions that are flat at w* rise further out. No "

@@ -83,7 +83,12 @@ def _curves(results: Results, rows: Sequence[Mapping[str, Any]]) -> list[tuple[s
     if axis is None or any(axis in plan.config for plan in results.jobs):
         return []
     charts = []
-    for name, title in (("llc", "λ̂"), ("train_loss", "training loss"), ("validation_loss", "validation loss")):
+    for name, title in (
+        ("llc", "λ̂"),
+        ("llc_basin", "basin"),
+        ("train_loss", "training loss"),
+        ("validation_loss", "validation loss"),
+    ):
         groups: dict[float, list[float]] = {}
         for row in rows:
             if math.isfinite(real(row.get(name))) and math.isfinite(real(row.get(axis))):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -11,12 +12,13 @@ from rich.markup import escape
 from rich.panel import Panel
 from rich.table import Table
 
+from ..estimates import Estimate
 from ..measures.measured import Measurement
 from .report import Point, Report
 from .story import Story, story
 from .words import MISSING, VERDICTS, interval, meaning_of, number, title_of, with_error
 
-CHECKPOINTS = ["checkpoint", "loss", "λ̂", "½ soft rank", "verdict"]
+CHECKPOINTS = ["checkpoint", "loss", "λ̂", "basin", "½ soft rank", "verdict"]
 COLOURS = {"ok": "green", "doubtful": "yellow", "failed": "red"}
 
 
@@ -59,20 +61,28 @@ def _bare_table(*columns: tuple[str, bool]) -> Table:
     return table
 
 
+def _shown(measured: Measurement) -> dict[str, Estimate]:
+    """All estimates, λ̂ with the two parts that it is made of."""
+    llc = measured.llc
+    parts = {"llc": llc, "llc_basin": llc.basin, "llc_drop": llc.drop} if math.isfinite(llc.basin.value) else {}
+    return {**parts, **measured.by_name}
+
+
 def _numbers(measured: Measurement) -> Iterator[tuple[str, str, str, str]]:
     """What was measured: name, value, interval and verdict of each estimate."""
-    for name, estimate in measured.by_name.items():
+    for name, estimate in _shown(measured).items():
         value = with_error(estimate.value, estimate.stderr)
         yield title_of(name), value, interval(estimate), estimate.verdict
 
 
-def _summary(point: Point) -> tuple[str, str, str, str, str]:
-    """A checkpoint in a row: its name, loss, λ̂, ½ soft rank and verdict."""
+def _summary(point: Point) -> tuple[str, ...]:
+    """A checkpoint in a row: its name, loss, λ̂, basin, ½ soft rank and verdict."""
     if point.measured is None:
-        return point.name, MISSING, MISSING, MISSING, "failed"
+        return point.name, *[MISSING] * (len(CHECKPOINTS) - 2), "failed"
     result, llc = point.measured, point.measured.llc
     loss, half = number(result.subject.loss_value), number(result.quadratic.value)
-    return point.name, loss, with_error(llc.value, llc.stderr), half, llc.verdict
+    basin = with_error(llc.basin.value, llc.basin.stderr)
+    return point.name, loss, with_error(llc.value, llc.stderr), basin, half, llc.verdict
 
 
 def _checkpoints(report: Report) -> Iterator[Any]:
@@ -100,7 +110,7 @@ def _markdown(report: Report, summary: Story) -> Iterator[str]:
     yield ""
     for reason, remedy in (*summary.warnings, *summary.asides):
         yield f"- {_cell(reason)}" + (f" — **{_cell(remedy)}**" if remedy else "")
-    meanings = map(meaning_of, report.final.by_name)
+    meanings = map(meaning_of, _shown(report.final))
     yield from _section("Numbers", ["", "value", "90 % interval", "verdict", "what it says"], (
         [*row, meaning] for row, meaning in zip(_numbers(report.final), meanings, strict=True)
     ))  # fmt: skip

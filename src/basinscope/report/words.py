@@ -15,6 +15,8 @@ MISSING = "–"
 # What each estimate is called, and what it says, in one line.
 NAMES: dict[str, tuple[str, str]] = {
     "llc": ("learning coefficient λ̂", "half the effective number of parameters, from sampling"),
+    "llc_basin": ("basin", "nβ(E L − L(ŵ)): coefficient of the basin around w*, wherever in it w* is"),
+    "llc_drop": ("drop", "nβ(L(w*) − L(ŵ)) in nats: how far above the bottom of its basin w* is"),
     "half_soft_rank": ("½ soft rank", "λ̂ of a quadratic basin of the same curvature"),
     "llc_verdict": ("verdict on λ̂", ""),
     "train_loss": ("training loss", ""),

@@ -52,7 +52,7 @@ def path_length(target: Target) -> float:
 
 def ceiling(target: Target) -> float:
     """The largest excess loss a chain may have before it counts as diverged."""
-    return _CREDIBLE * (target.losses.dimension + 100) / target.nbeta
+    return (_CREDIBLE * (target.losses.dimension + 100) + target.drop) / target.nbeta
 
 
 def integrator(dimension: int) -> Integrator:
@@ -158,7 +158,7 @@ class _Hamiltonian:
         full, self._made = hamiltonian(target, rounded=self._rounded)
         generator = torch.Generator(position.device).manual_seed(goal.seed)
         self._engine = Engine(
-            self._kernel(size, self._longest), full, position, generator, ceiling(target), target.soft_virial
+            self._kernel(size, self._longest), full, position, generator, ceiling(target), target.controls
         )
 
     def tune(self, transitions: int) -> None:

@@ -5,13 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from ..checks import positive
-from ..curvature.conjugate import inverse_form
 from ..curvature.eigen import EigenPairs, top_eigenpairs
 from ..curvature.operators import CurvatureOperator, Operator, hessian
 from ..curvature.tiles import MAX_PROBES
@@ -38,9 +36,8 @@ _WORK = 40_000_000  # samples times parameters that are cheap enough to use them
 PRODUCT_PRICE = 3.0  # loss-and-gradients that a product costs
 _DENSE_SAMPLES, FEWEST_SAMPLES = 512, 128  # of all points together: for all of a Hessian, and for its leading pairs
 _PATIENCE = 2.0  # times as long as thought, that all of a Hessian may take
-_FORM_RTOL, _FORM_PRODUCTS = 0.02, 40  # of the gradient term, by conjugate gradients
-_FEWEST_FORM_PRODUCTS, _FORM_SHARE = 4, 0.5  # the share is that of what the curvature itself may take
-_ROUNDING = {torch.float32: 1e-5, torch.float64: 1e-10}  # eigenvalues so much below the largest are rounding errors
+_SLOPE_PRODUCTS, _FEWEST_SLOPE_PRODUCTS = 32, 4  # of a Lanczos run from the gradient
+_SLOPE_SHARE = 0.5  # of what the curvature itself may take
 
 
 @dataclass(frozen=True)
@@ -76,19 +73,6 @@ def resolution(land: Landscape, nbeta: float | None = None, gamma: float | None 
     return Resolution(float(nbeta), float(gamma))
 
 
-class Descent(NamedTuple):
-    """How far w* is from a minimum of the quadratic basin.
-
-    Attributes:
-        gradient_term: ½(nβ)²gᵀA⁻¹g with A = nβH + γI: how far below its value at w* nβL_n + (γ/2)‖w − w*‖² reaches.
-            0 at a minimum; a lower bound where not all eigenpairs are known.
-        least_curvature: the smallest eigenvalue of H as far as seen, from above; 0 where it is a rounding error.
-    """
-
-    gradient_term: float
-    least_curvature: float
-
-
 @dataclass(frozen=True)
 class Geometry:
     """Curvature of L_n at w*: the Hessian, its leading eigenpairs and the gradient.
@@ -98,7 +82,7 @@ class Geometry:
         least: the smallest eigenvalue of H as far as seen, from above.
         gradient: ∇L_n(w*), (d,).
         hessian: H.
-        products: with it that `descent` may take.
+        products: with it that a look at the gradient may take.
     """
 
     values: Tensor
@@ -106,7 +90,7 @@ class Geometry:
     least: float
     gradient: Tensor
     hessian: Operator
-    products: int = _FORM_PRODUCTS
+    products: int = _SLOPE_PRODUCTS
 
     @property
     def complete(self) -> bool:
@@ -115,41 +99,6 @@ class Geometry:
     def whitening(self, at: Resolution) -> Whitening:
         """(nβH + γI)^(−1/2), as far as H is known."""
         return Whitening.from_eigenpairs(self.values, self.vectors, at.nbeta, at.gamma)
-
-    def descent(self, at: Resolution) -> Descent:
-        """What the gradient and the curvature at w* say of lower ground nearby.
-
-        From all eigenpairs where they are known; else by conjugate gradients on A, whitened by the known ones, which
-        give the term from below, and a direction of negative curvature where they meet one.
-        """
-        if self.complete:
-            stiffness = at.nbeta * self.values + at.gamma
-            slopes = (self.vectors.T @ self.gradient).double().cpu()
-            held = stiffness > 0
-            return self._descent(at, float((slopes[held].square() / stiffness[held]).sum()), self.least)
-        whitening = self.whitening(at)
-
-        def product(v: Tensor) -> Tensor:
-            delta = whitening(v[None])
-            return whitening(at.nbeta * (self.hessian @ delta[0])[None] + at.gamma * delta)[0]
-
-        slope = whitening(self.gradient[None])[0]
-        form = inverse_form(product, slope, rtol=_FORM_RTOL, max_products=self.products)
-        least = self.least
-        if form.descent is not None:
-            way = whitening(form.descent[None])[0]
-            way = way / torch.linalg.vector_norm(way)
-            least = min(least, float(way @ (self.hessian @ way)))
-        return self._descent(at, form.value, least)
-
-    def _descent(self, at: Resolution, form: float, least: float) -> Descent:
-        rounding = _ROUNDING[self.vectors.dtype] * float(self.values[0].abs())
-        return Descent(0.5 * at.nbeta**2 * form, least if abs(least) > rounding else 0.0)
-
-    def half_soft_rank(self, at: Resolution) -> float:
-        """½ Σ nβσ/(nβσ + γ) over the known eigenvalues: the quadratic part of λ̂, complete for small networks."""
-        stiffness = at.nbeta * self.values.clamp(min=0)
-        return 0.5 * float((stiffness / (stiffness + at.gamma)).sum())
 
 
 @dataclass(frozen=True)
@@ -230,7 +179,7 @@ def geometry(
     pairs = top_eigenpairs(operator, count, seed=seed, tol=0.05, max_steps=products)
     clock.spend(products * nominal)
     known = _known(pairs)
-    affordable = max(_FEWEST_FORM_PRODUCTS, min(_FORM_PRODUCTS, int(_FORM_SHARE * effort.seconds / max(each, 1e-9))))
+    affordable = max(_FEWEST_SLOPE_PRODUCTS, min(_SLOPE_PRODUCTS, int(_SLOPE_SHARE * effort.seconds / max(each, 1e-9))))
     return Geometry(
         pairs.values[:known].cpu(), pairs.vectors[:, :known], pairs.smallest, gradient, operator, affordable
     )

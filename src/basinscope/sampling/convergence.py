@@ -40,10 +40,11 @@ def mixed(runs: Sequence[Run], stderr: float, mean: float, rtol: float) -> bool:
 
 
 def converged(run: Run, rtol: float) -> bool:
-    """Whether the mean excess loss is known to `rtol`, by chains that agree and no longer move."""
+    """Whether the mean loss over that of ŵ is known to `rtol`, by chains that agree and no longer move."""
     if run.alive.sum() < 2:
         return False
     mean, stderr, _ = run.excess()
+    mean = run.above_bottom(mean)
     if not math.isfinite(stderr) or mean <= 0:
         return False
     precise = stderr <= rtol * mean and run.plain().stderr <= MAX_PLAIN_STDERR * rtol * mean
@@ -55,11 +56,11 @@ def converged(run: Run, rtol: float) -> bool:
 
 
 def below_zero(run: Run) -> bool:
-    """Whether the mean excess loss is negative beyond doubt and not on its way up.
+    """Whether the mean loss is lower than at ŵ, the lowest point near w*, beyond doubt and not on its way up.
 
-    The chains have found lower ground, so w* is no minimum, and no number of draws would make it one.
+    The chains have found another basin, and no number of draws would bring them back.
     """
     if run.alive.sum() < 2:
         return False
     mean, stderr, _ = run.plain()
-    return mean < -MAX_NEGATIVE_STDERRS * stderr and run.drift() <= MAX_DRIFT_STDERRS * stderr
+    return run.above_bottom(mean) < -MAX_NEGATIVE_STDERRS * stderr and run.drift() <= MAX_DRIFT_STDERRS * stderr

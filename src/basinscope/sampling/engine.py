@@ -28,7 +28,7 @@ class Engine:
         position: where the chains start, whitened (C, d).
         generator: source of all randomness.
         ceiling: largest credible excess loss.
-        soft: the soft virial of positions and gradients, recorded with every draw.
+        controls: virials and tilt of positions and gradients, recorded with every draw.
     """
 
     def __init__(
@@ -38,9 +38,9 @@ class Engine:
         position: Tensor,
         generator: torch.Generator,
         ceiling: float,
-        soft: Callable[[Tensor, Tensor], Tensor] | None = None,
+        controls: Callable[[Tensor, Tensor], tuple[Tensor, Tensor, Tensor]] | None = None,
     ) -> None:
-        self._soft = soft
+        self._controls = controls
         self._evaluate = evaluate
         self._random = Random.seeded(generator)
         self._generator = generator
@@ -90,9 +90,15 @@ class Engine:
 
     def _statistics(self, draw: Draw) -> Tensor:
         excess, gradient, distance = draw.evaluation
-        virial = row_dot(draw.position, gradient).double()
-        soft = torch.zeros_like(virial) if self._soft is None else self._soft(draw.position, gradient).double()
-        columns = (excess, excess.square(), virial, soft, distance, excess * distance, draw.acceptance)  # STATISTICS
+        if self._controls is None:
+            virial = row_dot(draw.position, gradient)
+            soft = tilt = torch.zeros_like(virial)
+        else:
+            virial, soft, tilt = self._controls(draw.position, gradient)
+        columns = (  # STATISTICS
+            excess, (excess + tilt).square(), virial.double(), soft.double(), tilt.double(), distance,
+            excess * distance, draw.acceptance,
+        )  # fmt: skip
         table = torch.stack(columns, dim=1)
         return torch.where(self.alive[:, None], table, torch.full_like(table, torch.nan))
 

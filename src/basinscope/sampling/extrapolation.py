@@ -104,6 +104,8 @@ def extrapolated(runs: Sequence[Run]) -> Extrapolation:
     correction = Correction(virials.chance(), runs[-1].profits())
     means = [run.corrected(correction) for run in runs]
     values, errors, freedoms = (np.array(column) for column in zip(*means, strict=True))
+    drop = runs[0].target.drop / nbeta
+    values = values + drop  # over L(ŵ), which is what a bias is relative to
     errors = np.maximum(errors, 1e-6 * np.abs(values).max() + 1e-300)  # of one size, for the fit's sake
     other = DISCRETIZATION * max(float(np.abs(values).max()), 1e-300) * sizes / sizes.max()
     slope, spread = CONTROLLED_LIFT if correction.control else (1.0, LIFT_SPREAD)
@@ -113,7 +115,7 @@ def extrapolated(runs: Sequence[Run]) -> Extrapolation:
     mean = Mean(fit.value, math.sqrt(parts.sum()), freedom_of(parts.tolist(), freedoms.tolist()))
     unproved = (beyond - 1) * parts.sum() + beyond * fit.prior + (UNSEEN_BEND * fit.ahead) ** 2
     systematic = math.hypot(math.sqrt(unproved), virials.charge(mean.value, nbeta))
-    whole = mean.widened(systematic)
+    whole = mean.widened(systematic)._replace(value=mean.value - drop)
     return Extrapolation(*whole, slope=fit.ahead / fit.value, systematic=systematic, correction=correction)
 
 

@@ -28,12 +28,14 @@ from .calibration import (
 from .chains import ChainLosses
 from .clock import Schedule, checked_budget, clock_of
 from .cost import Cost, measured_cost
+from .descent import Bottom, bottom
 from .diagnostics import Summary
 from .equilibrium import Mean
 from .extrapolation import extrapolated
 from .goal import Goal
 from .pace import Pace
-from .plan import Plan, planned
+from .plan import FEWEST_GRADIENTS, Plan, planned
+from .quadratic import Quadratic
 from .runs import Run
 from .target import Target
 
@@ -41,6 +43,8 @@ SAMPLERS = ("auto", "hmc", "minibatch", *plain.KERNELS)
 SEEDS = 16  # between the seeds of two runs of one sampler
 LOST = Mean(math.nan, math.inf)  # of fewer than two living chains
 _PILOT = 24  # transitions of the run that finds them
+_DESCENT_SHARE, _MOST_GRADIENTS = 0.08, 400  # of the budget, for the descent to ŵ
+_DESCENT_TOLERANCE = 0.1  # error of nβL(ŵ), of the tolerance of λ̂
 _AFTERWARDS = 0.06  # of the budget, for products that are asked of the curvature once the chains are done
 
 
@@ -147,12 +151,46 @@ class Sampler:
             self.losses = ChainLosses(land)
             self._cost: Cost = measured_cost(self.losses, self.clock)
         self._typical: Geometry | None = None  # curvature where the chains are, known after the first run
+        self._bottoms: dict[Resolution, Bottom] = {}  # from w*, at the resolutions that were asked for
         self._fresh = True  # nothing has been sampled yet
 
     @cached_property
     def geometry(self) -> Geometry:
         """Curvature at w*."""
         return self._geometry(torch.zeros_like(self.losses.origin)[None])
+
+    @cached_property
+    def quadratic(self) -> Quadratic:
+        """What gradient and curvature at w* say of the basin."""
+        with self.clock.running():
+            return Quadratic.of(self.geometry)
+
+    def bottom(self, at: Resolution) -> Bottom:
+        """ŵ, the minimum of nβL + (γ/2)‖w − w*‖² that a descent from w* leads to.
+
+        The gradient at a saddle may vanish: there it starts beside w*, where the known curvature is most downward.
+        """
+        if at not in self._bottoms:
+            target = Target(self.losses, at.nbeta, at.gamma, self.geometry.whitening(at))
+            starts = torch.zeros_like(self.losses.origin)[None]
+            if self.quadratic.downward(at) > 1 and self.geometry.complete:
+                way = self.geometry.vectors[:, -1] / math.sqrt(-at.nbeta * self.quadratic.least)
+                starts = torch.stack([starts[0], way, -way])
+            tolerance = _DESCENT_TOLERANCE * self.settings.rtol * max(self.quadratic.basin(at), 1e-3)
+            found = self.descent(target, target.whitening.inverse()(starts), tolerance)
+            if found.downward:  # no minimum: chains start at w*
+                found = replace(found, displacement=starts[0], excess=0.0, localiser=0.0)
+            self._bottoms[at] = found
+        return self._bottoms[at]
+
+    def descent(self, target: Target, starts: Tensor, tolerance: float, known: Bottom | None = None) -> Bottom:
+        """A descent on all data for at most a share of the budget, or a few gradients."""
+        price = self._cost.of(self.land.n, 1)
+        evaluations = int(min(_MOST_GRADIENTS, max(FEWEST_GRADIENTS, _DESCENT_SHARE * self._budget / price)))
+        with self.clock.running():
+            found = bottom(target, starts, tolerance=tolerance, evaluations=evaluations, known=known)
+            self.clock.spend(price * (len(starts) if found is known else found.evaluations))
+        return found
 
     def plan(self) -> Plan:
         """How `run` would sample, what that costs, and why."""
@@ -210,10 +248,13 @@ class Sampler:
             )  # fmt: skip
 
     def _target(self, at: Resolution, curvature: Geometry) -> Target:
-        return Target(self.losses, at.nbeta, at.gamma, curvature.whitening(at))
+        found = self.bottom(at)
+        centre = found.displacement if found.localiser > 0 else None
+        return Target(self.losses, at.nbeta, at.gamma, curvature.whitening(at), max(0.0, found.drop), centre)
 
-    def _at_origin(self, chains: int) -> Tensor:
-        return torch.zeros(chains, self.losses.dimension, dtype=self.land.dtype, device=self.land.device)
+    def _at_bottom(self, target: Target, at: Resolution, chains: int) -> Tensor:
+        """All chains at ŵ, whitened."""
+        return target.whitening.inverse()(self.bottom(at).displacement[None]).expand(chains, -1).contiguous()
 
     def _whitened(self, delta: Tensor, at: Resolution) -> tuple[Target, Tensor]:
         """The target whitened by the curvature where the chains are, and their displacements δ in its coordinates."""
@@ -228,7 +269,7 @@ class Sampler:
         if start is None:
             target = self._target(at, self.geometry)
             there, size, price = adjusted.pilot(
-                target, self._at_origin(plan.chains), goal.seed, _PILOT, self.clock, price
+                target, self._at_bottom(target, at, plan.chains), goal.seed, _PILOT, self.clock, price
             )  # fmt: skip
             target, position = self._whitened(target.whitening(there), at)
         else:
@@ -248,13 +289,13 @@ class Sampler:
         if start is None:
             target = self._target(at, self.geometry)
             there, guess = minibatches.pilot(
-                target, self._at_origin(plan.chains), batch_size=batch, seed=goal.seed, clock=self.clock,
+                target, self._at_bottom(target, at, plan.chains), batch_size=batch, seed=goal.seed, clock=self.clock,
                 price=price(batch),
             )  # fmt: skip
             target, position = self._whitened(target.whitening(there), at)
         else:
             target, position = self._whitened(start.displacement, at)
-            guess = start.excess * start.at.nbeta / at.nbeta  # λ̂ changes slowly with nβ
+            guess = start.main.above_bottom(start.excess) * start.at.nbeta / at.nbeta  # it changes slowly with nβ
         runs, pace, controlled = unadjusted.sample(
             target, position, self.geometry.gradient, replace(goal, seed=goal.seed + 1), price,
             batch_size=batch, grows=self.settings.batch_size is None, guess=guess,

@@ -31,6 +31,7 @@ _FEWEST_CHAINS, _MOST_CHAINS = 6, 48  # of Hamiltonian chains
 _FEWEST_NOISY, _USUAL_NOISY, _MOST_NOISY = 4, 12, 24  # of minibatch chains
 _LEAST_BATCH = 32
 _PLAIN_CHAINS = 4
+FEWEST_GRADIENTS = 8  # on all data, of the descent to ŵ
 
 
 @dataclass(frozen=True)
@@ -136,8 +137,8 @@ def _minibatch(land: Landscape, settings: Settings, price: Cost, seconds: float)
 
 
 def least_seconds(land: Landscape, price: Cost) -> float:
-    """What the least curvature costs, at w* and where the chains are."""
-    return sum(
+    """What the least curvature costs, at w* and where the chains are, and the least descent to ŵ."""
+    return FEWEST_GRADIENTS * price.of(land.n, 1) + sum(
         PRODUCT_PRICE * FEWEST_PRODUCTS * (points * price.fixed + price.each * min(land.n, FEWEST_SAMPLES))
         for points in (1, CURVATURE_POINTS)
     )

@@ -50,14 +50,13 @@ class Run:
     relaxations: float = math.inf  # of the slowest direction there may be, during burn-in
 
     def summary(self, name: str = "excess") -> Summary:
-        """Mean, standard error, ESS and R̂ of a statistic over the living chains, without burn-in."""
+        """Mean, standard error, ESS and R̂ of a statistic over the living chains, without burn-in; of the excess, what
+        is due to the slope at ŵ is taken out."""
+        if name == "excess":
+            squares = self.trace.values("excess_squared", discard=self.discard, chains=self.alive)
+            return summarize(self._blocks(None), squares, self.trace.width)
         blocks = self.trace.values(name, discard=self.discard, chains=self.alive)
-        squares = (
-            self.trace.values("excess_squared", discard=self.discard, chains=self.alive)
-            if name == "excess"
-            else blocks**2
-        )
-        return summarize(blocks, squares, self.trace.width)
+        return summarize(blocks, blocks**2, self.trace.width)
 
     def slope_in_gamma(self) -> tuple[float, float]:
         """∂E[L − L(w*)]/∂log γ and its standard error, from the draws at this γ alone.
@@ -75,13 +74,17 @@ class Run:
         return -half * float(products.mean()), half * _mean(products).stderr
 
     def plain(self) -> Mean:
-        """Mean excess loss of the draws as they are."""
+        """Mean excess loss of the draws as they are, but for the tilt, whose mean is zero."""
         return _mean(self._blocks(None))
 
     def excess(self) -> Mean:
         """Mean excess loss E[L − L(w*)], by all that the virials tell."""
         mean = self.corrected(self.correction())
-        return mean.widened(self.virials().charge(mean.value, self.target.nbeta))
+        return mean.widened(self.virials().charge(self.above_bottom(mean.value), self.target.nbeta))
+
+    def above_bottom(self, excess: float) -> float:
+        """A mean excess loss over L(w*) as one over L(ŵ)."""
+        return excess + self.target.drop / self.target.nbeta
 
     def correction(self) -> Correction:
         """What the virials of this run itself tell to take out."""
@@ -135,11 +138,14 @@ class Run:
 
     def _blocks(self, correction: Correction | None) -> NDArray[np.float64]:
         """Block means of the excess loss, (chains, blocks), corrected or as they are."""
-        excess = self.trace.values("excess", discard=self.discard, chains=self.alive)
+        excess, tilt = (self.trace.values(name, discard=self.discard, chains=self.alive) for name in ("excess", "tilt"))
+        excess = excess + tilt
         if correction is None:
             return excess
         surplus, missing = self._surplus(), 1 - correction.chance
-        worth = np.array([max(0.0, excess.mean()) / self.target.losses.dimension, 0.5 / self.target.nbeta])
+        worth = np.array(
+            [max(0.0, self.above_bottom(excess.mean())) / self.target.losses.dimension, 0.5 / self.target.nbeta]
+        )
         corrected = excess - 0.5 * surplus @ (missing * worth)
         if correction.control:
             parts = np.stack([surplus[..., 0] - surplus[..., 1], surplus[..., 1]], -1)  # unknown and known directions

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import torch
@@ -71,12 +72,17 @@ class Target:
         nbeta: inverse temperature nβ.
         gamma: precision γ of the localiser.
         whitening: the map S.
+        drop: nβ(L(w*) − L(ŵ)) in nats, ŵ the minimum of U near w*, as far as it is known: tolerances are relative to
+            the mean of nβ(L(w) − L(ŵ)), which is positive wherever w* is.
+        centre: ŵ − w*, (d,); None where that is zero or unknown.
     """
 
     losses: ChainLosses
     nbeta: float
     gamma: float
     whitening: Whitening
+    drop: float = 0.0
+    centre: Tensor | None = None
 
     def full(self, position: Tensor) -> Evaluation:
         """U's pieces on all data."""
@@ -117,13 +123,28 @@ class Target:
         """m_k = nβσ_k/(nβσ_k + γ) = 1 − γ s_k² (k,): how much of each known direction the data decide."""
         return 1 - self.gamma * self.whitening.scales.square()
 
-    def soft_virial(self, position: Tensor, gradient: Tensor) -> Tensor:
-        """δᵀM∇U (C,) with M = Σ_k m_k v_k v_kᵀ, whose mean is Tr M = Σ_k m_k exactly.
+    def controls(self, position: Tensor, gradient: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Statistics of positions and gradients whose means are known exactly, (C,) each: the virials about ŵ, which
+        are d and Tr M = Σ_k m_k for δ·∇U and δᵀM∇U with M = Σ_k m_k v_k v_kᵀ, and a tilt, which is 0.
 
-        On a quadratic it is 2nβ·excess in the known directions, draw by draw.
+        On a quadratic the second is twice what nβL has of second order in the known directions, draw by draw, and the
+        tilt is what nβL has of first order, −γ(ŵ − w*)·(w − ŵ), with the other sign, divided by nβ.
         """
+        tilt = torch.zeros_like(gradient[:, 0])
+        if self.centre is not None:
+            centre, pull = self._pulled
+            position = position - centre
+            tilt = gradient @ pull
         vectors = self.whitening.vectors
-        return ((position @ vectors) * (gradient @ vectors)) @ self.weights()
+        soft = ((position @ vectors) * (gradient @ vectors)) @ self.weights()
+        return row_dot(position, gradient), soft, tilt
+
+    @cached_property
+    def _pulled(self) -> tuple[Tensor, Tensor]:
+        """ŵ − w* whitened, and (γ/nβ) S(ŵ − w*): A⁻¹(ŵ − w*) is S² of it."""
+        assert self.centre is not None
+        rows = self.centre[None]
+        return self.whitening.inverse()(rows)[0], self.gamma / self.nbeta * self.whitening(rows)[0]
 
     def energy(self, evaluation: Evaluation) -> Tensor:
         """U (C,) in float64."""

@@ -5,8 +5,11 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-# What is recorded of every draw. The products make exact variances and covariances possible from block means.
-STATISTICS = ("excess", "excess_squared", "virial", "soft_virial", "distance", "excess_distance", "acceptance")
+# What is recorded of every draw; `excess_squared` is that of excess and tilt together. The products make exact
+# variances and covariances possible from block means.
+STATISTICS = (
+    "excess", "excess_squared", "virial", "soft_virial", "tilt", "distance", "excess_distance", "acceptance",
+)  # fmt: skip
 
 
 def statistic(draws: NDArray[np.float64], name: str) -> NDArray[np.float64]:

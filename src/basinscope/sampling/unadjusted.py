@@ -71,7 +71,10 @@ def sample(
     chains = _Langevin(
         target, goal, replace(price, controlled=control), generator, gradient if control else None,
         batches(batch_size, target.losses.land.n, grows),
-        Noise(noises[control] * batch_size if batch_size < target.losses.land.n else 0.0, target.nbeta * guess),
+        Noise(
+            noises[control] * batch_size if batch_size < target.losses.land.n else 0.0,
+            target.nbeta * guess + target.drop,
+        ),
     )  # fmt: skip
     try:
         chains.find(position)
@@ -194,7 +197,7 @@ class _Langevin:
             position,
             self._generator,
             ceiling(self._target),
-            self._target.soft_virial,
+            self._target.controls,
         )
         self.trace, self._noises = Trace(len(position)), list[Tensor]()
         self._looked = 0
@@ -215,7 +218,7 @@ class _Langevin:
         """Another pace, if noise as it is now makes this one much too large, or that one much faster."""
         if self._noises:
             trace = float(later(self._noises).mean())
-            energy = self._target.nbeta * float(statistic(block, "excess").mean())
+            energy = self._above_bottom(float(statistic(block, "excess").mean()))
             self._noise = Noise(trace * self.pace.batch, energy - trace * self.pace.size / 8)
         best = self._fastest(left)
         too_large = self.pace.noisy and MAX_SPEED_UP * self._noise.tolerable(self.pace.batch) < self.pace.size
@@ -226,9 +229,13 @@ class _Langevin:
         if self._noises:
             block = self.trace.values("excess", discard=0.5, chains=self._engine.alive.cpu().numpy())
             trace = float(later(self._noises).mean())
-            energy = self._target.nbeta * float(block.mean()) - trace * self.pace.size / 8
+            energy = self._above_bottom(float(block.mean())) - trace * self.pace.size / 8
             self._noise = Noise(trace * self.pace.batch, energy)
         return self._fastest(left)
+
+    def _above_bottom(self, excess: float) -> float:
+        """nβ(L − L(ŵ)) of a mean excess loss over L(w*)."""
+        return self._target.nbeta * excess + self._target.drop
 
     def _fastest(self, seconds: float) -> Pace:
         pace = fastest(self._target, self._noise, self._sizes, self._stable, seconds, self._price)
@@ -264,12 +271,13 @@ def _settled(runs: list[Run], rtol: float) -> bool:
     if any(run.alive.sum() < 2 for run in runs):
         return False
     mean = extrapolated(runs)
-    attainable = math.hypot(rtol * mean.value, mean.systematic)  # more draws do not shorten that
-    precise = mean.value > 0 and mean.stderr <= attainable
-    return precise and mixed(runs, mean.stderr, mean.value, rtol) and all(_still(run, rtol, mean) for run in runs)
+    value = runs[0].above_bottom(mean.value)
+    attainable = math.hypot(rtol * value, mean.systematic)  # more draws do not shorten that
+    precise = value > 0 and mean.stderr <= attainable
+    return precise and mixed(runs, mean.stderr, value, rtol) and all(_still(run, rtol, mean) for run in runs)
 
 
 def _still(run: Run, rtol: float, mean: Extrapolation) -> bool:
     """Whether a run's mean no longer moves."""
     stderr = run.corrected(mean.correction).stderr
-    return abs(run.drift(mean.correction)) <= max_drift(stderr, mean.value, rtol)
+    return abs(run.drift(mean.correction)) <= max_drift(stderr, run.above_bottom(mean.value), rtol)

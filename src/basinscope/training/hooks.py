@@ -96,8 +96,9 @@ class Measure:
     def columns(self, land: Landscape) -> Row:
         """The measurement as columns of a row.
 
-        An estimate gives its value, `…_stderr`, `…_verdict` and, where there are any, `…_warnings`. A measurement that
-        refuses the landscape is recorded as failed, with its reason, and the training goes on.
+        An estimate gives its value, `…_stderr`, `…_verdict` and, where there are any, `…_warnings`; λ̂ also `…_basin`,
+        `…_drop` with their standard errors, `…_at_minimum`, and the resolution `…_nbeta` and `…_gamma`.
+        A measurement that refuses the landscape is recorded as failed, with its reason, and the training goes on.
         """
         options = dict(self.options)
         if "progress" not in options and "progress" in _parameters(self.function):

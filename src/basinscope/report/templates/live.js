@@ -2,7 +2,8 @@
 // The table of runs: kept as plain objects, drawn a hundred rows at a time. Every text goes in as text, never as HTML.
 (() => {
   const PAGE = 100, MOST = 6;
-  const COMMON = [["llc", "λ̂"], ["llc_verdict", "verdict"], ["half_soft_rank", "½ soft rank"], ["train_loss", "training loss"],
+  const COMMON = [["llc", "λ̂"], ["llc_verdict", "verdict"], ["llc_basin", "basin"], ["llc_drop", "drop"], ["llc_nbeta", "nβ"], ["llc_gamma", "γ"],
+    ["half_soft_rank", "½ soft rank"], ["train_loss", "training loss"],
     ["validation_loss", "validation loss"], ["loss", "loss"], ["seconds", "seconds"]];
   const byId = (id) => document.getElementById(id);
   const runs = new Map();
