@@ -2,6 +2,7 @@
 
 import os
 import zlib
+from collections.abc import Iterator
 
 import pytest
 import torch
@@ -43,7 +44,12 @@ def _own_random_numbers(seed: int) -> None:
     torch.manual_seed(seed)
 
 
-@pytest.fixture(autouse=True)
-def _no_clock(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A budget that is a plain number counts arithmetic: what a test sees does not depend on the machine's load."""
-    monkeypatch.setattr(clock, "default_clock", clock.NominalClock)
+@pytest.fixture(autouse=True, scope="session")
+def _no_clock() -> Iterator[None]:
+    """A budget that is a plain number counts arithmetic: what a test sees does not depend on the machine's load.
+
+    It holds for the whole run, so that fixtures that several tests share are made under it, too.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(clock, "default_clock", clock.NominalClock)
+        yield

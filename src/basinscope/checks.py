@@ -23,15 +23,17 @@ def positive(name: str, value: Any) -> float:
     return float(value)
 
 
-def fraction(name: str, value: Any) -> float:
-    """`value` as a float, if it is a number strictly between 0 and 1.
+def fraction(name: str, value: Any, *, none: bool = False) -> float:
+    """`value` as a float, if it is a number strictly between 0 and 1, or 0 where `none` of it is a choice.
 
     Examples:
         >>> fraction("rtol", 0.02)
         0.02
+        >>> fraction("burn_in", 0, none=True)
+        0.0
     """
-    if not _is_number(value) or not 0 < value < 1:
-        raise InputError(f"{name} must lie strictly between 0 and 1, got {value!r}")
+    if not _is_number(value) or not (0 < value < 1 or (none and value == 0)):
+        raise InputError(f"{name} must {'be 0 or ' if none else ''}lie strictly between 0 and 1, got {value!r}")
     return float(value)
 
 
@@ -42,7 +44,8 @@ def whole_seed(value: Any) -> int:
         >>> whole_seed(7)
         7
     """
-    return whole("seed", value, -MAX_SEED, MAX_SEED)
+    seed = whole("seed", value, most=MAX_SEED)
+    return whole("seed", seed, -MAX_SEED)
 
 
 def whole(name: str, value: Any, least: int | None = None, most: int | None = None) -> int:
@@ -59,8 +62,10 @@ def whole(name: str, value: Any, least: int | None = None, most: int | None = No
         or (least is not None and value < least)
         or (most is not None and value > most)
     ):
-        bound = "" if least is None else f" of at least {least}"
-        bound += "" if most is None else f"{' and' if bound else ' of'} at most {most}"
+        if most is not None and _is_number(value) and value > most:
+            bound = f" of at most {most}"
+        else:
+            bound = "" if least is None else f" of at least {least}"
         raise InputError(f"{name} must be a whole number{bound}, got {value!r}")
     return int(value)
 

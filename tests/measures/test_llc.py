@@ -325,9 +325,8 @@ class Root(nn.Module):
 
 @pytest.mark.parametrize("settings", [{}, {"sampler": "minibatch"}, {"sampler": "sgld", "step_size": 1e-3}])
 def test_a_gradient_that_does_not_exist_names_its_parameter(settings):
-    land = bs.Landscape(Root(), "mse", (torch.ones(20, 1), torch.ones(20, 1)))
-    with pytest.raises(bs.InputError, match="with respect to scale is not finite at w"):
-        bs.llc(land, **CHEAP, **settings)
+    with pytest.raises(bs.InputError, match="gradient in 'scale' at w"):
+        bs.llc(bs.Landscape(Root(), "mse", (torch.ones(20, 1), torch.ones(20, 1))), **CHEAP, **settings)
 
 
 @pytest.mark.parametrize("chains", [2, 5, 7])
@@ -488,11 +487,11 @@ def test_it_is_json(estimate):
         ({"chains": math.nan}, "chains must be a whole number of at least 2, got nan"),
         ({"chains": "4"}, "chains must be a whole number of at least 2, got '4'"),
         ({"draws": 3}, "draws must be a whole number of at least 16, got 3"),
-        ({"draws": math.inf}, "draws must be a whole number of at least 16, got inf"),
+        ({"draws": math.inf}, "draws must be a whole number of at most .*, got inf"),
         ({"batch_size": 0}, "batch_size must be a whole number of at least 1, got 0"),
-        ({"burn_in": 1.0}, r"burn_in is the fraction of draws to drop, in \[0, 1\): got 1.0"),
-        ({"burn_in": -0.1}, r"burn_in is the fraction of draws to drop, in \[0, 1\): got -0.1"),
-        ({"burn_in": "half"}, r"burn_in is the fraction of draws to drop, in \[0, 1\): got"),
+        ({"burn_in": 1.0}, "burn_in must be 0 or lie strictly between 0 and 1, got 1.0"),
+        ({"burn_in": -0.1}, "burn_in must be 0 or lie strictly between 0 and 1, got -0.1"),
+        ({"burn_in": "half"}, "burn_in must be 0 or lie strictly between 0 and 1, got"),
         ({"sampler": "nuts"}, "unknown sampler 'nuts': expected one of auto, hmc, minibatch, sgld"),
         ({"sampler": None}, "unknown sampler None: expected one of auto, hmc, minibatch, sgld"),
         ({"seed": 1.5}, "seed must be a whole number, got 1.5"),

@@ -73,8 +73,8 @@ class Settings:
         for name in ("step_size", "rtol"):
             if getattr(self, name) is not None:
                 positive(name, getattr(self, name))
-        if self.burn_in is not None and self.burn_in != 0:
-            fraction("burn_in", self.burn_in)
+        if self.burn_in is not None:
+            fraction("burn_in", self.burn_in, none=True)
         if self.burn_in is not None and self.draws is not None and (1 - self.burn_in) * self.draws < 3:
             raise InputError(f"burn_in={self.burn_in} of {self.draws} draws leaves fewer than 3 — lower burn_in")
 
