@@ -37,7 +37,7 @@ def data_set(name: str, network: str, samples: int, label_noise: float) -> DataS
     mean, deviation = NORMALIZED[name]
     train, test = (((x - mean) / deviation, y) for x, y in (data.train, data.test))
     data = replace(data, train=train, test=test)
-    if network == "lenet5" and data.train[0].shape[-1] == 8:
+    if network.startswith("lenet5") and data.train[0].shape[-1] == 8:
         pairs = [(x.repeat_interleave(4, 2).repeat_interleave(4, 3), y) for x, y in (data.train, data.test)]
         data = replace(data, train=pairs[0], test=pairs[1])
     if label_noise:
@@ -55,7 +55,9 @@ def data_of(job: Training) -> DataSet:
 
 
 def network_of(job: Training) -> nn.Module:
-    """The job's network, with the weights that torch's generator gives it; `2x64` has two hidden layers of 64.
+    """The job's network, with the weights that torch's generator gives it.
+
+    `2x64` has two hidden layers of 64 units; `lenet5+1` has one 3 × 3 convolution more than LeNet-5, after the others.
 
     Examples:
         >>> from studies.ngd_vs_sgd.jobs import jobs
@@ -66,12 +68,15 @@ def network_of(job: Training) -> nn.Module:
         [(8, 64), (8,), (8, 8), (8,), (10, 8), (10,)]
     """
     images = data_of(job).train[0]
-    if job.network == "lenet5":
-        return lenet5(size=images.shape[-1])
-    layers, times, width = job.network.partition("x")
-    if not (times and layers.isdecimal() and width.isdecimal()):
-        raise InputError(f"a network must be 'lenet5' or LAYERSxWIDTH such as '2x256', got {job.network!r}")
-    return ffnn([images[0].numel(), *[int(width)] * int(layers), 10])
+    family, _, deeper = job.network.partition("+")
+    if family == "lenet5" and (deeper.isdecimal() or not deeper):
+        layers = list(lenet5(size=images.shape[-1]))
+        more = [nn.Sequential(nn.Conv2d(16, 16, 3, padding=1), nn.ReLU()) for _ in range(int(deeper or 0))]
+        return nn.Sequential(*layers[:6], *(layer for block in more for layer in block), *layers[6:])
+    depth, times, width = job.network.partition("x")
+    if not (times and depth.isdecimal() and width.isdecimal()):
+        raise InputError(f"a network must be 'lenet5', 'lenet5+1' … or LAYERSxWIDTH such as '2x256', got {job.network!r}")
+    return ffnn([images[0].numel(), *[int(width)] * int(depth), 10])
 
 
 def seeded_network(job: Training) -> nn.Module:

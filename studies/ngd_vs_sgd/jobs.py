@@ -27,8 +27,7 @@ class Training(Job):
         trunk_epochs: those of the trunk.
         measured: epochs after which λ̂ is measured, besides the last two.
         traced: whether Tr H is measured then too, and not at the end alone.
-        full_every: epochs between two measurements in full; in a population, 0 or at the end; 0 for never.
-        kept: whether the final weights are kept.
+        full: whether it is measured in full at the end, and at equal loss.
         draws, gamma, sampler, chains, budget, rtol: of the measurements.
         seed: of weights, batches and measurements.
     """
@@ -50,8 +49,7 @@ class Training(Job):
     trunk_epochs: int
     measured: tuple[int, ...]
     traced: bool
-    full_every: int
-    kept: bool
+    full: bool
     draws: int
     gamma: float
     sampler: str
@@ -69,14 +67,12 @@ def jobs(settings: NgdVsSgdSettings) -> Iterator[Training]:
         [('sgd', 0), ('sgd', 1), ('online', 0), ('online', 1)]
     """
     makers = {
-        "sizes": _sizes, "epochs": _epochs, "variants": _variants, "smoothing": _smoothing, "branches": _branches,
-        "overfitting": _overfitting,
+        "sizes": _sizes, "judged": _judged, "convolutions": _convolutions, "epochs": _epochs, "variants": _variants,
+        "smoothing": _smoothing, "branches": _branches, "overfitting": _overfitting,
     }  # fmt: skip
     for part in PARTS:
         if part in settings.parts:
-            for job in makers[part](settings):
-                wanted = part in settings.full_parts and (part != "sizes" or job.network in settings.full_networks)
-                yield job if wanted else replace(job, full_every=0)
+            yield from makers[part](settings)
 
 
 def together(job: Training) -> tuple[Any, ...] | None:
@@ -95,10 +91,10 @@ def cost(job: Training) -> float:
     and the exact Fisher matrix take 3 ms a step.
     """
     steps = math.ceil((job.samples or 60_000) / job.batch_size)
-    full = 5.0 * (job.epochs / job.full_every if job.full_every else 0)
+    full = 10.0 * job.full
     if together(job) is None:
         return job.epochs * (steps * (1e-3 if job.optimizer == "sgd" else 3e-3) + 0.3) + full
-    natural = max(_natural_step(job.network), 1.5e-3 / 5 if job.part in ("epochs", "overfitting") else 0.0)
+    natural = max(_natural_step(job.network), 0.0 if job.part in ("sizes", "smoothing", "branches") else 1.5e-3 / 5)
     count = len([rate for rate in job.rates if not rate.startswith("sgd")]) or (job.optimizer != "sgd")
     after = job.epochs - job.trunk_epochs
     measured = 0.05 * (1 + len(job.rates)) * (2 + len(job.measured))
@@ -108,17 +104,16 @@ def cost(job: Training) -> float:
 def _natural_step(network: str) -> float:
     """Seconds of one network's step in a population of natural gradient."""
     layers, times, width = network.partition("x")
-    axes = 1 + 3 * int(layers) * min(1.0, int(width) / 160) ** 3 if times else 2
+    axes = 1 + 3 * int(layers) * min(1.0, int(width) / 160) ** 3 if times else 6
     return 5e-5 + 1.5e-5 * axes
 
 
-def _common(settings: NgdVsSgdSettings, seed: int, full: int) -> Training:
+def _common(settings: NgdVsSgdSettings, seed: int) -> Training:
     return Training(
         part="", data=settings.data[0], network=settings.network, optimizer="sgd", lr=settings.lr, alpha=settings.alpha,
         epsilon=settings.epsilon, momentum=settings.momentum, epochs=settings.epochs, seed=seed,
         samples=settings.samples, label_noise=0.0, batch_size=settings.batch_size, rates=(), trunk_epochs=0,
-        measured=(), traced=True, full_every=full if seed < settings.full_seeds else 0, kept=False,
-        draws=settings.draws, gamma=settings.gamma, sampler=settings.sampler, chains=settings.chains,
+        measured=(), traced=True, full=False, draws=settings.draws, gamma=settings.gamma, sampler=settings.sampler, chains=settings.chains,
         budget=settings.budget, rtol=settings.rtol,
     )  # fmt: skip
 
@@ -131,17 +126,32 @@ def _sizes(settings: NgdVsSgdSettings) -> Iterator[Training]:
                 for optimizer in kinds:
                     for seed in range(settings.seeds):
                         yield replace(
-                            _common(settings, seed, settings.epochs), part="sizes", data=data, network=network,
-                            optimizer=optimizer, alpha=settings.size_alpha, measured=settings.measured,
-                            traced=seed < settings.few_seeds, kept=seed < settings.kept_seeds,
+                            _common(settings, seed), part="sizes", data=data, network=network, optimizer=optimizer,
+                            alpha=settings.size_alpha, measured=settings.measured, traced=seed < settings.few_seeds,
                         )  # fmt: skip
+
+
+def _judged(settings: NgdVsSgdSettings) -> Iterator[Training]:
+    for job in _sizes(settings):
+        if job.seed < settings.few_seeds and job.optimizer != "accurate":
+            yield replace(job, part="judged", measured=(), full=True)
+
+
+def _convolutions(settings: NgdVsSgdSettings) -> Iterator[Training]:
+    for network in settings.convolutional:
+        for optimizer in ("sgd", "online"):
+            for seed in range(settings.few_seeds):
+                yield replace(
+                    _common(settings, seed), part="convolutions", network=network, optimizer=optimizer,
+                    alpha=settings.size_alpha,
+                )  # fmt: skip
 
 
 def _epochs(settings: NgdVsSgdSettings) -> Iterator[Training]:
     for optimizer in ("sgd", "online"):
         for seed in range(settings.few_seeds):
             yield replace(
-                _common(settings, seed, settings.curve_epochs), part="epochs", optimizer=optimizer,
+                _common(settings, seed), part="epochs", optimizer=optimizer,
                 epochs=settings.curve_epochs, measured=tuple(range(1, settings.curve_epochs + 1)),
             )  # fmt: skip
 
@@ -150,8 +160,8 @@ def _variants(settings: NgdVsSgdSettings) -> Iterator[Training]:
     for optimizer in ("sgd", "online", "accurate", "kfac", "exact"):
         for seed in range(settings.few_seeds):
             yield replace(
-                _common(settings, seed, settings.every), part="variants", network=settings.variant_network,
-                optimizer=optimizer, samples=settings.variant_samples, lr=settings.unscaled_lr if optimizer in ("kfac",
+                _common(settings, seed), part="variants", network=settings.variant_network,
+                optimizer=optimizer, samples=settings.variant_samples, full=seed < settings.full_seeds, lr=settings.unscaled_lr if optimizer in ("kfac",
                 "exact") else settings.lr, measured=tuple(range(1, settings.epochs + 1)),
             )  # fmt: skip
 
@@ -163,7 +173,7 @@ def _smoothing(settings: NgdVsSgdSettings) -> Iterator[Training]:
     for optimizer, alpha, epsilon in dict.fromkeys(swept):
         for seed in range(settings.few_seeds):
             yield replace(
-                _common(settings, seed, settings.sweep_epochs), part="smoothing", optimizer=optimizer, alpha=alpha,
+                _common(settings, seed), part="smoothing", optimizer=optimizer, alpha=alpha,
                 epsilon=epsilon, epochs=settings.sweep_epochs, traced=False,
             )  # fmt: skip
 
@@ -173,7 +183,7 @@ def _branches(settings: NgdVsSgdSettings) -> Iterator[Training]:
         data, rate, split, end, *branches = trunk.split()
         for seed in range(settings.few_seeds):
             yield replace(
-                _common(settings, seed, int(end)), part="branches", data=data, optimizer="branches", lr=float(rate),
+                _common(settings, seed), part="branches", data=data, optimizer="branches", lr=float(rate),
                 epochs=int(end), trunk_epochs=int(split), rates=tuple(branches), traced=False,
                 measured=tuple(range(settings.branch_every, int(end) + 1, settings.branch_every)),
             )  # fmt: skip
@@ -183,7 +193,7 @@ def _overfitting(settings: NgdVsSgdSettings) -> Iterator[Training]:
     for optimizer in ("sgd", "online"):
         for seed in range(settings.few_seeds):
             yield replace(
-                _common(settings, seed, settings.overfit_epochs), part="overfitting", optimizer=optimizer,
+                _common(settings, seed), part="overfitting", optimizer=optimizer,
                 lr=settings.overfit_lr, epochs=settings.overfit_epochs, samples=settings.overfit_samples,
                 label_noise=settings.label_noise,
                 measured=tuple(range(settings.overfit_every, settings.overfit_epochs + 1, settings.overfit_every)),

@@ -28,14 +28,16 @@ PAPER_CHAINS = 2
 CONVOLVED = 10_000  # samples for matrices of convolutional networks: with all, LeNet-5's took over 50 s of an H200
 
 
-def paper_llcs(lands: Sequence[Landscape], *, draws: int, gamma: float, seed: int) -> list[dict[str, Estimate]]:
+def paper_llcs(
+    lands: Sequence[Landscape], *, draws: int, gamma: float, seed: int, step_size: float = PAPER_STEP
+) -> list[dict[str, Estimate]]:
     """λ̂ of several networks by the paper's recipe, all chains at once: `llc_paper` and `wbic_paper` of each.
 
     SGLD with nβ = 128/log 128 = 26.4, batches of 128, step 1e-4, two chains from w*, all draws kept. Nothing corrects
     its bias, +(ε nβ/8) Tr H + (ε (nβ)²/8m) Tr C to first order; and the WBIC is n E[L_n] at that temperature.
     """
     measured = sgld_excess(
-        lands, Resolution(PAPER_NBETA, gamma), step_size=PAPER_STEP, chains=PAPER_CHAINS, draws=draws, batch_size=BATCH,
+        lands, Resolution(PAPER_NBETA, gamma), step_size=step_size, chains=PAPER_CHAINS, draws=draws, batch_size=BATCH,
         seed=seed,
     )  # fmt: skip
     estimates = []
@@ -53,6 +55,19 @@ def paper_llcs(lands: Sequence[Landscape], *, draws: int, gamma: float, seed: in
     return estimates
 
 
+def bias_of_sgld(lands: Sequence[Landscape], *, draws: int, gamma: float, seed: int) -> list[dict[str, Estimate]]:
+    """The paper's λ̂ at half its step for the same time, and at its step for ten times as long, of several networks."""
+    rows: list[dict[str, Estimate]] = [{} for _ in lands]
+    for name, step_size, length in (
+        ("llc_paper_half_step", PAPER_STEP / 2, 2 * draws),
+        ("llc_paper_long", PAPER_STEP, 10 * draws),
+    ):
+        values = paper_llcs(lands, draws=length, gamma=gamma, seed=seed, step_size=step_size)
+        for row, value in zip(rows, values, strict=True):
+            row[name] = value["llc_paper"]
+    return rows
+
+
 def quick(land: Landscape, *, draws: int, gamma: float, seed: int) -> dict[str, Estimate]:
     """What is cheap enough for every epoch: the paper's λ̂ and WBIC, and Tr H."""
     (estimates,) = paper_llcs([land], draws=draws, gamma=gamma, seed=seed)
@@ -62,23 +77,21 @@ def quick(land: Landscape, *, draws: int, gamma: float, seed: int) -> dict[str, 
 def full(
     land: Landscape, *, gamma: float, sampler: str, chains: int, budget: float, rtol: float, seed: int
 ) -> dict[str, Estimate | float]:
-    """λ̂ at nβ = n/log n by the calibrated estimator, the WBIC from it, and ½·soft rank at both resolutions.
+    """λ̂ by the calibrated estimator at nβ = n/log n, with the WBIC from it, and at the paper's nβ = 26.4, and ½·soft
+    rank at both.
 
     `half_soft_rank` is ½ Tr F(F + γ/nβ)⁻¹ at nβ = n/log n, `half_soft_rank_paper` the same at the paper's. F is the
     Fisher matrix, which has no negative eigenvalues: H has some before a minimum is reached, and no soft rank then.
     `step_bias` is the leading bias of the paper's sampler, (ε nβ/8) Tr H + (ε (nβ)²/8m) Tr C. Matrices of convolutional
     networks are those of `CONVOLVED` samples.
     """
-    estimate = llc(
-        land,
-        gamma=gamma,
-        sampler=sampler,
-        chains=chains or None,
-        budget=Nominal(budget),
-        rtol=rtol,
-        seed=seed,
-        progress=False,
-    )
+    fine_llc, coarse_llc = (
+        llc(
+            land, nbeta=nbeta, gamma=gamma, sampler=sampler, chains=chains or None, budget=Nominal(budget), rtol=rtol,
+            seed=seed, progress=False,
+        )
+        for nbeta in (watanabe_nbeta(land.n), PAPER_NBETA)
+    )  # fmt: skip
     decays = [gamma / PAPER_NBETA, gamma / watanabe_nbeta(land.n)]
     part = thinned(land)
     coarse, fine = soft_rank(part, weight_decay=decays, matrix="fisher", rtol=rtol, seed=seed, progress=False)
@@ -86,8 +99,9 @@ def full(
     noise = bs.trace(part, matrix="covariance", seed=seed, rtol=0.05, progress=False).value
     size = min(BATCH, land.n)
     return {
-        "llc": estimate,
-        "wbic": from_llc(land, estimate),
+        "llc": fine_llc,
+        "llc_coarse": coarse_llc,
+        "wbic": from_llc(land, fine_llc),
         "half_soft_rank_paper": coarse.value / 2,
         "half_soft_rank": fine.value / 2,
         "step_bias": PAPER_STEP * PAPER_NBETA / 8 * (trace + PAPER_NBETA / size * noise),
@@ -122,8 +136,8 @@ def run_alone(job: Training, folder: Path) -> list[Row]:
     """One network followed through its training, a row for every epoch."""
     data, each = data_of(job), Every(epochs=1)
     measures = [Measure(quick, each, options=quick_options(job))]
-    if job.full_every:
-        measures.append(Measure(full, Every(epochs=job.full_every), options=full_options(job)))
+    if job.full:
+        measures.append(Measure(full, Every(epochs=job.epochs), options=full_options(job)))
     run = train(
         seeded_network(job), data.train, builder(job, job.optimizer, job.lr), epochs=job.epochs,
         batch_size=job.batch_size, seed=job.seed, validation=data.test, record=Every(epochs=1, start=True),

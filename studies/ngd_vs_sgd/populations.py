@@ -19,10 +19,11 @@ from studies.common.measuring import columns, device
 
 from .cases import data_of, network_of, seeded_network, stacked
 from .jobs import Training
-from .measuring import PAPER_CHAINS, full, full_options, paper_llcs
+from .measuring import PAPER_CHAINS, bias_of_sgld, full, full_options, paper_llcs
 
 Row = dict[str, Any]
 TRUNK = "trunk"
+MATCHED = ("sizes", "judged", "convolutions")  # parts in which SGD and natural gradient are compared at equal loss
 BRANCHED = 1000  # added to the seed of a branch, whose minibatches are not to be those of its trunk again
 _STRETCH = 10  # fewest steps between two looks at a population's losses, to find where two are equal
 _LOOKS = 4  # most looks an epoch
@@ -72,8 +73,7 @@ class Trained:
 
 
 def run_population(jobs: Sequence[Training]) -> list[Result]:
-    """Jobs of a few optimizers: a row for every epoch, and in the comparison of sizes one at equal loss, with the
-    weights of those networks whose are to be kept.
+    """Jobs of a few optimizers: a row for every epoch, and where SGD and natural gradient are compared one at equal loss.
 
     There, for every seed the training losses of SGD and natural gradient are compared: the one that ended lower is
     measured once more at the moment when its loss was nearest to where the other ended.
@@ -82,16 +82,11 @@ def run_population(jobs: Sequence[Training]) -> list[Result]:
     rows = {
         job: history for group in groups.values() for job, history in zip(_jobs(group), rows_of(group), strict=True)
     }
-    chosen: dict[str, Mapping[int, Moment]] = {}
-    if jobs[0].part == "sizes" and len(groups) == 2:
-        for (kind, one), other in zip(groups.items(), reversed(groups.values()), strict=True):
-            chosen[kind] = matching(one, other)
-            for m, row in matched_rows(one, chosen[kind]).items():
+    if jobs[0].part in MATCHED and len(groups) == 2:
+        for one, other in zip(groups.values(), reversed(groups.values()), strict=True):
+            for m, row in matched_rows(one, matching(one, other)).items():
                 rows[one.courses[m].job].append(row)
-    weights: dict[Training, dict[str, Tensor]] = {}
-    for kind, group in groups.items():
-        weights |= kept_weights(group, chosen.get(kind, {}))
-    return [Result(rows[job], weights.get(job, {})) for job in jobs]
+    return [Result(rows[job]) for job in jobs]
 
 
 def run_branches(jobs: Sequence[Training]) -> list[Result]:
@@ -140,7 +135,7 @@ def _population(jobs: Sequence[Training]) -> Trained:
     courses = [Course(job, job.optimizer, 0, job.epochs) for job in jobs]
     looks = max(1, min(_LOOKS, len(data_of(first).train[0]) // first.batch_size // _STRETCH))
     rates = [job.lr for job in jobs]
-    return _followed(courses, first.optimizer, rates, lambda: network_of(first), looks if first.part == "sizes" else 1)
+    return _followed(courses, first.optimizer, rates, lambda: network_of(first), looks if first.part in MATCHED else 1)
 
 
 def _followed(
@@ -275,21 +270,12 @@ def measured(
             if traced[place]:
                 row |= columns({"hessian_trace": bs.trace(land, rtol=0.02, progress=False)})
             job = group.courses[chosen[place][0]].job
-            if in_full[place] and job.full_every:
+            if in_full[place] and job.full:
                 row |= Measure(full, options=full_options(job)).columns(land)
             rows.append(row)
+        judged = [place for place in range(len(lands)) if first.part == "judged" and in_full[start + place]]
+        if judged:
+            biased = bias_of_sgld([lands[p] for p in judged], draws=first.draws, gamma=first.gamma, seed=start)
+            for place, estimates in zip(judged, biased, strict=True):
+                rows[start + place] |= columns(estimates)
     return rows
-
-
-def kept_weights(group: Trained, matched: Mapping[int, Moment]) -> dict[Training, dict[str, Tensor]]:
-    """The weights of the members that are to be kept, at the end and at equal loss, to be measured later."""
-    states: dict[Training, dict[str, Tensor]] = {}
-    for m, course in enumerate(group.courses):
-        if course.job.kept and m not in group.lost:
-            moments = {"end": group.moments[-1], **({"matched": matched[m]} if m in matched else {})}
-            states[course.job] = {
-                f"{name}.{tensor}": weights[m]
-                for name, moment in moments.items()
-                for tensor, weights in moment.parameters.items()
-            }
-    return states

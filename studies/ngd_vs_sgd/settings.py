@@ -6,7 +6,7 @@ from typing import Any
 
 from basinscope.runs.study import Settings
 
-PARTS = ("sizes", "smoothing", "branches", "epochs", "overfitting", "variants")
+PARTS = ("sizes", "judged", "convolutions", "smoothing", "branches", "epochs", "overfitting", "variants")
 
 
 class NgdVsSgdSettings(Settings):
@@ -14,9 +14,11 @@ class NgdVsSgdSettings(Settings):
 
     Attributes:
         parts: which parts to run: `sizes` (Fig. 1), `epochs` (Fig. 2), `smoothing` (Fig. 3), `branches` (Fig. 4–6),
-            `overfitting` (Fig. 7–8), `variants` (Fig. 2 for three natural gradients).
+            `overfitting` (Fig. 7–8); beyond the paper's, `judged` (the first networks of `sizes`, measured in full),
+            `convolutions` (LeNet-5 and deeper ones), `variants` (Fig. 2 for three natural gradients).
         data: data sets of the comparison of sizes; the first one serves the other parts but the branches.
-        networks: `LAYERSxWIDTH` or `lenet5`, for the comparison of sizes.
+        networks: `LAYERSxWIDTH`, for the comparison of sizes.
+        convolutional: `lenet5`, or `lenet5+1` and so on with more convolutions.
         kinds: optimizers compared there.
         network: for all other parts but the variants.
         variant_network: small enough for the exact Fisher matrix.
@@ -24,10 +26,7 @@ class NgdVsSgdSettings(Settings):
         variant_samples: the same for the variants.
         seeds: repetitions of the comparison of sizes.
         few_seeds: repetitions in all other parts.
-        full_seeds: how many of them are measured in full, with the calibrated λ̂ and soft ranks.
-        full_parts: parts in which anything is measured in full.
-        full_networks: networks that are; those of the other parts are in any case.
-        kept_seeds: how many networks of each size and optimizer have their final weights kept.
+        full_seeds: how many variants are measured in full, with the calibrated λ̂ and soft ranks, at the end.
         batch_size: of training.
         lr: learning rate of SGD and of the online natural gradient.
         unscaled_lr: of KFAC and the exact one, whose steps do not keep the gradient's norm.
@@ -38,7 +37,6 @@ class NgdVsSgdSettings(Settings):
         epochs: of sizes and variants.
         measured: epochs of the comparison of sizes after which λ̂ is measured, besides the last two.
         curve_epochs: of the network that is followed epoch by epoch.
-        every: epochs between two measurements of the variants in full.
         alphas: α that are swept, at ε = `epsilon`.
         epsilons: ε that are swept, at α = 0.
         sweep_epochs: epochs of the sweeps.
@@ -55,6 +53,7 @@ class NgdVsSgdSettings(Settings):
     parts: tuple[str, ...] = PARTS
     data: tuple[str, ...] = ("mnist",)
     networks: tuple[str, ...] = ("1x64", "2x256", "2x64", "1x256", "1x128", "2x128")
+    convolutional: tuple[str, ...] = ("lenet5", "lenet5+1", "lenet5+2")
     kinds: tuple[str, ...] = ("sgd", "online", "accurate")
     network: str = "2x256"
     variant_network: str = "1x64"
@@ -63,9 +62,6 @@ class NgdVsSgdSettings(Settings):
     seeds: int = 30
     few_seeds: int = 5
     full_seeds: int = 3
-    full_parts: tuple[str, ...] = ("variants",)
-    full_networks: tuple[str, ...] = ("1x64", "1x256", "2x64", "2x256")
-    kept_seeds: int = 4
     batch_size: int = 128
     lr: float = 1e-2
     unscaled_lr: float = 1e-3
@@ -76,7 +72,6 @@ class NgdVsSgdSettings(Settings):
     epochs: int = 20
     measured: tuple[int, ...] = (1, 2, 3, 4, 6, 8, 10, 13, 16)
     curve_epochs: int = 30
-    every: int = 5
     alphas: tuple[float, ...] = (0.0, 1e-4, 1e-3, 1e-2, 1e-1, 5e-1, 1.0, 2.0, 5.0, 10.0, 50.0)
     epsilons: tuple[float, ...] = (1e-2, 1e-3, 1e-4, 1e-5, 5e-7, 1e-10, 1e-13, 1e-19)
     sweep_epochs: int = 30
@@ -105,11 +100,11 @@ class NgdVsSgdSettings(Settings):
 
 SCALES: dict[str, dict[str, Any]] = {
     "smoke": {
-        "data": ["digits"], "networks": ["1x8", "1x16", "2x8"], "network": "2x16", "variant_network": "1x8",
+        "data": ["digits"], "networks": ["1x8", "1x16", "2x8"], "convolutional": ["lenet5"], "network": "2x16", "variant_network": "1x8",
         "samples": 400, "batch_size": 32, "variant_samples": 400, "seeds": 3, "few_seeds": 2, "full_seeds": 2,
-        "full_parts": ["sizes", "variants"], "full_networks": ["1x8"], "kept_seeds": 1, "lr": 0.05,
+        "lr": 0.05,
         "unscaled_lr": 0.01, "epochs": 20, "measured": [2, 5, 10],
-        "curve_epochs": 20, "every": 20, "draws": 200, "alphas": [1e-2, 1e-1, 1.0, 50.0],
+        "curve_epochs": 20, "draws": 200, "alphas": [1e-2, 1e-1, 1.0, 50.0],
         "epsilons": [1e-10, 1e-5, 1e-3, 1e-1], "sweep_epochs": 12,
         "trunks": ["digits 0.05 12 24 sgd@0.05 online@0.05",
                    "digits 0.005 12 24 sgd@0.005 online@0.005 online@0.05 sgd@0.05"],
