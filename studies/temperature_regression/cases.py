@@ -68,6 +68,7 @@ NETWORKS = {
     "relu-3": Network("ReLU 2–3–1, truth zero", 3, coefficient=(HALF, 1)),
     "relu-4": Network("ReLU 2–4–1, truth zero", 4, coefficient=(HALF, 1)),
     "relu-5": Network("ReLU 2–5–1, truth zero", 5, coefficient=(HALF, 1)),
+    "relu-10": Network("ReLU 2–10–1, truth zero", 10, coefficient=(HALF, 1)),
     "relu-5-pentagon": Network("ReLU 2–5–1, truth a pentagon", 5, sides=5),
     "silu-5": Network("SiLU 2–5–1, truth zero", 5, silu=True),
 }

@@ -40,11 +40,11 @@ class TemperatureSettings(Settings):
     network_samples: int = 1000
     temperatures: tuple[float, ...] = (0.5, 0.875, 1.25, 1.625, 2.0)
     data_sets: int = 40
-    engine_data_sets: int = 2
+    engine_data_sets: int = 8
     nuts_models: tuple[str, ...] = ("reduced-rank", "mixture", "relu-5")
-    nuts_data_sets: int = 1
+    nuts_data_sets: int = 3
     prior_draws: int = 40_000
-    budget: float = 8.0
+    budget: float = 40.0
     nuts_draws: int = 100
 
 

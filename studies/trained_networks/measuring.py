@@ -48,7 +48,7 @@ def census(widths: Sequence[int], steps: int, samples: int, nbeta: float, budget
 
 
 def descent(width: int, samples: int, noise: float, steps: int, gamma: float, budget: float, seed: int) -> Row:
-    """Losses of a network of one hidden layer trained by least squares, and λ̂ where training ended."""
+    """Losses of a network of one hidden layer trained by least squares, and where training ended λ̂ and its basin."""
     x, y = noisy(samples, noise, seed)
     net = trained(network([width], seed), lambda out: half_square(out, y).mean(), x, steps, RATE)
     _, _, unseen, labels = digits()
@@ -63,7 +63,8 @@ def descent(width: int, samples: int, noise: float, steps: int, gamma: float, bu
         "test_loss": float(half_square(predicted, one_hot(labels)).mean()),
         "test_error": float((predicted.argmax(1) != labels).double().mean()),
         "half_soft_rank": half(fisher(net, x), nbeta, gamma), "nbeta": nbeta, "llc": estimate.value,
-        "llc_stderr": estimate.stderr, "verdict": estimate.verdict,
+        "llc_stderr": estimate.stderr, "verdict": estimate.verdict, "basin": estimate.basin.value,
+        "at_minimum": estimate.at_minimum,
     }  # fmt: skip
 
 

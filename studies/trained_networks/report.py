@@ -37,10 +37,11 @@ def descent(table: pd.DataFrame) -> pd.DataFrame:
             "parameters": int(part["parameters"].iloc[0]),
             "networks": len(part),
         }
-        for name in ("train_loss", "test_loss", "test_error", "half_soft_rank", "llc"):
+        for name in ("train_loss", "test_loss", "test_error", "half_soft_rank", "llc", "basin"):
             row[name] = part[name].mean()
             row[f"{name}_stderr"] = part[name].std(ddof=1) / math.sqrt(len(part))
-        rows.append({**row, "sound": int((part["verdict"] == "ok").sum())})
+        row["sound"] = int((part["verdict"] == "ok").sum())
+        rows.append({**row, "at_minimum": int((part["at_minimum"] == "yes").sum())})
     return pd.DataFrame(rows)
 
 
@@ -70,7 +71,9 @@ def figure(made: Mapping[str, pd.DataFrame], samples: int) -> Any:
         left.errorbar(own["parameters"], own[name], 2 * own[f"{name}_stderr"], color=colour, marker="o", markersize=4,
                       capsize=2, linewidth=1.2, label=words)  # fmt: skip
     left.set_ylabel("half the squared error")
-    for name, colour, words in (("llc", POINT, "λ̂"), ("half_soft_rank", RANK, "½ soft rank of F")):
+    for name, colour, words in (
+        ("llc", POINT, "λ̂"), ("basin", BULK, "basin"), ("half_soft_rank", RANK, "½ soft rank of F"),
+    ):  # fmt: skip
         middle.errorbar(own["parameters"], own[name], 2 * own[f"{name}_stderr"], color=colour, marker="s", markersize=4,
                         capsize=2, linewidth=1.2, label=words)  # fmt: skip
     middle.set(ylabel="effective dimension", ylim=(0, None))
@@ -100,15 +103,17 @@ def page(made: Mapping[str, pd.DataFrame], origin: Mapping[str, Any]) -> str:
         f"Networks of one hidden layer learn the labels of {settings['samples']} digits, {settings['noise']:.0%} of "
         "which are drawn at random, by least squares. They can fit all from about as many weights on as there are "
         f"outputs to fit, {settings['samples'] * CLASSES:,}. λ̂ is taken where training ended, at "
-        f"nβ = n/log n and γ = {settings['gamma']:g}; the last column counts networks whose λ̂ passed all "
-        "checks. ½ soft rank is that of the Fisher matrix at the same resolution, which knows nothing of how the loss "
-        "curves further out.", "",
-        "| width | weights | training loss | loss on new digits | errors | λ̂ | ½ soft rank | λ̂ ok |",
-        "|---|---|---|---|---|---|---|---|",
+        f"nβ = n/log n and γ = {settings['gamma']:g}. The basin is what λ̂ would be at the lowest point nearby: the two "
+        "differ where training did not end at a minimum. The last columns count networks that are at a minimum, and "
+        "those whose λ̂ passed all checks. ½ soft rank is that of the Fisher matrix at the same resolution, which knows "
+        "nothing of how the loss curves further out.", "",
+        "| width | weights | training loss | loss on new digits | errors | λ̂ | basin | ½ soft rank | at a minimum "
+        "| λ̂ ok |",
+        "|---|---|---|---|---|---|---|---|---|---|",
         *(
             f"| {row['width']} | {row['parameters']:,} | {row['train_loss']:.3f} | {_with(row, 'test_loss', 3)} | "
-            f"{row['test_error']:.0%} | {_with(row, 'llc', 1)} | {_with(row, 'half_soft_rank', 1)} | "
-            f"{row['sound']} of {row['networks']} |"
+            f"{row['test_error']:.0%} | {_with(row, 'llc', 1)} | {_with(row, 'basin', 1)} | "
+            f"{_with(row, 'half_soft_rank', 1)} | {row['at_minimum']} | {row['sound']} of {row['networks']} |"
             for row in own.to_dict("records")
         ), "",
         "## A census of null directions", "",

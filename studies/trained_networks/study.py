@@ -30,19 +30,19 @@ class TrainedSettings(Settings):
         budget: nominal seconds of λ̂ of each of these.
     """
 
-    architectures: tuple[tuple[int, ...], ...] = ((4,), (8,), (4, 4), (6, 6), (6, 6, 6))
-    census_seeds: int = 2
+    architectures: tuple[tuple[int, ...], ...] = ((4,), (8,), (16,), (4, 4), (6, 6), (8, 8), (6, 6, 6))
+    census_seeds: int = 3
     census_steps: int = 400
     census_samples: int = 400
-    census_budget: float = 8.0
+    census_budget: float = 60.0
     nbeta: float = 1e4
-    widths: tuple[int, ...] = (2, 4, 7, 10, 13, 17, 24, 40, 80)
+    widths: tuple[int, ...] = (2, 4, 6, 8, 10, 12, 13, 14, 16, 18, 21, 26, 40, 80, 160)
     samples: int = 100
     noise: float = 0.2
-    seeds: int = 3
-    steps: int = 3000
+    seeds: int = 10
+    steps: int = 6000
     gamma: float = 100.0
-    budget: float = 3.0
+    budget: float = 4.0
 
 
 class Census(Job):

@@ -54,6 +54,7 @@ def _stored():
     for width, loss, llc in ((2, 0.5, 3.0), (10, 1.5, 6.0), (80, 0.4, 9.0)):
         shared = {"part": "descent", "width": width, "parameters": 75 * width + 10, "train_loss": 0.1}
         shared |= {"test_loss": loss, "test_error": 0.5, "half_soft_rank": 10.0, "verdict": "ok"}
+        shared |= {"basin": llc + 1, "at_minimum": "yes" if width > 2 else "no"}
         rows += [{**shared, "llc": llc + seed} for seed in (0, 1)]
     rows += [{"part": "census", "architecture": [4], "seed": 0, "parameters": 310, "accuracy": 0.9, "idle": 13,
               "rescaling": 4, "proved": 17, "null": 18, "llc": 140.0, "llc_stderr": 1.0, "verdict": "ok",
@@ -69,6 +70,8 @@ def test_the_answer_follows_the_numbers():
     assert "1 of 1 trained classifiers have null directions (18 to 18, of which 17 to 17 are proved)" in text
     assert text.endswith("λ̂ keeps to (d − k)/2 within two standard errors in 1 (1 of the λ̂ pass their checks).")
     assert made["census"]["bound"].tolist() == [146.5]
+    assert made["descent"]["basin"].tolist() == [4.0, 7.0, 10.0]
+    assert made["descent"]["at_minimum"].tolist() == [0, 2, 2]
 
 
 @pytest.mark.slow
