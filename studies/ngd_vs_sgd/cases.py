@@ -75,7 +75,7 @@ def network_of(job: Training) -> nn.Module:
         return nn.Sequential(*layers[:6], *(layer for block in more for layer in block), *layers[6:])
     depth, times, width = job.network.partition("x")
     if not (times and depth.isdecimal() and width.isdecimal()):
-        raise InputError(f"a network must be 'lenet5', 'lenet5+1' … or LAYERSxWIDTH such as '2x256', got {job.network!r}")
+        raise InputError(f"a network must be 'lenet5', 'lenet5+1' … or LAYERSxWIDTH ('2x256'), got {job.network!r}")
     return ffnn([images[0].numel(), *[int(width)] * int(depth), 10])
 
 

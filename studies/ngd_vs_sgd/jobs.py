@@ -113,8 +113,8 @@ def _common(settings: NgdVsSgdSettings, seed: int) -> Training:
         part="", data=settings.data[0], network=settings.network, optimizer="sgd", lr=settings.lr, alpha=settings.alpha,
         epsilon=settings.epsilon, momentum=settings.momentum, epochs=settings.epochs, seed=seed,
         samples=settings.samples, label_noise=0.0, batch_size=settings.batch_size, rates=(), trunk_epochs=0,
-        measured=(), traced=True, full=False, draws=settings.draws, gamma=settings.gamma, sampler=settings.sampler, chains=settings.chains,
-        budget=settings.budget, rtol=settings.rtol,
+        measured=(), traced=True, full=False, draws=settings.draws, gamma=settings.gamma, sampler=settings.sampler,
+        chains=settings.chains, budget=settings.budget, rtol=settings.rtol,
     )  # fmt: skip
 
 
@@ -161,8 +161,9 @@ def _variants(settings: NgdVsSgdSettings) -> Iterator[Training]:
         for seed in range(settings.few_seeds):
             yield replace(
                 _common(settings, seed), part="variants", network=settings.variant_network,
-                optimizer=optimizer, samples=settings.variant_samples, full=seed < settings.full_seeds, lr=settings.unscaled_lr if optimizer in ("kfac",
-                "exact") else settings.lr, measured=tuple(range(1, settings.epochs + 1)),
+                optimizer=optimizer, samples=settings.variant_samples, full=seed < settings.full_seeds,
+                lr=settings.unscaled_lr if optimizer in ("kfac", "exact") else settings.lr,
+                measured=tuple(range(1, settings.epochs + 1)),
             )  # fmt: skip
 
 

@@ -73,7 +73,7 @@ class Trained:
 
 
 def run_population(jobs: Sequence[Training]) -> list[Result]:
-    """Jobs of a few optimizers: a row for every epoch, and where SGD and natural gradient are compared one at equal loss.
+    """Jobs of a few optimizers: a row for every epoch, and one more at equal loss where two optimizers are compared.
 
     There, for every seed the training losses of SGD and natural gradient are compared: the one that ended lower is
     measured once more at the moment when its loss was nearest to where the other ended.

@@ -100,10 +100,9 @@ class NgdVsSgdSettings(Settings):
 
 SCALES: dict[str, dict[str, Any]] = {
     "smoke": {
-        "data": ["digits"], "networks": ["1x8", "1x16", "2x8"], "convolutional": ["lenet5"], "network": "2x16", "variant_network": "1x8",
-        "samples": 400, "batch_size": 32, "variant_samples": 400, "seeds": 3, "few_seeds": 2, "full_seeds": 2,
-        "lr": 0.05,
-        "unscaled_lr": 0.01, "epochs": 20, "measured": [2, 5, 10],
+        "data": ["digits"], "networks": ["1x8", "1x16", "2x8"], "convolutional": ["lenet5"], "network": "2x16",
+        "variant_network": "1x8", "samples": 400, "batch_size": 32, "variant_samples": 400, "seeds": 3, "few_seeds": 2,
+        "full_seeds": 2, "lr": 0.05, "unscaled_lr": 0.01, "epochs": 20, "measured": [2, 5, 10],
         "curve_epochs": 20, "draws": 200, "alphas": [1e-2, 1e-1, 1.0, 50.0],
         "epsilons": [1e-10, 1e-5, 1e-3, 1e-1], "sweep_epochs": 12,
         "trunks": ["digits 0.05 12 24 sgd@0.05 online@0.05",

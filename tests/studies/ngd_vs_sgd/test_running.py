@@ -107,11 +107,8 @@ def test_networks_that_are_judged_are_measured_in_full_at_the_end_and_at_equal_l
     for result in run_population(jobs):
         rows = {row["moment"]: row for row in result.rows}
         assert "llc" not in rows["training"]
-        for moment in ("end", "matched"):
-            if moment in rows:
-                assert {"llc_basin", "llc_coarse_basin", "half_soft_rank", "llc_paper_half_step", "llc_paper_long"} <= rows[
-                    moment
-                ].keys()
+        judged = {"llc_basin", "llc_coarse_basin", "half_soft_rank", "llc_paper_half_step", "llc_paper_long"}
+        assert all(judged <= rows[moment].keys() for moment in ("end", "matched") if moment in rows)
 
 
 def test_a_population_of_lenets_is_measured_at_its_end_and_at_equal_loss():
