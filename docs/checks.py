@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
 PAGE = Path(__file__).with_name("trust.md")
 _TABLE = re.compile(r"(<!-- checks of (\w+) -->\n\n).*?(\n?<!-- end -->)", re.DOTALL)
@@ -53,6 +55,7 @@ def of_others() -> Iterator[tuple[str, Any]]:
     """Every check of the other measures, not passed, with the measures that make it."""
     from basinscope.curvature.averages import Average, check_positive
     from basinscope.curvature.calibration import Ratio
+    from basinscope.curvature.eigen import EigenPairs
     from basinscope.curvature.functions import check_method
     from basinscope.curvature.sandwich import Mean
     from basinscope.estimates import Estimate
@@ -61,9 +64,12 @@ def of_others() -> Iterator[tuple[str, Any]]:
         evidence,
         free_energy,
         gap,
+        held_out,
         loo,
+        operator_norm,
         psis,
         selftest,
+        spectrum,
         symmetries,
         temperature,
         trace,
@@ -76,15 +82,19 @@ def of_others() -> Iterator[tuple[str, Any]]:
     draws = "waic, loo, fluctuation"
     moved, off = checks.Movement(9.0, 1.0, 1.0), checks.Balance(3.0, 0.1)
     seen: Any = {"dead": 1, "chains": 2, "interrupted": True, "rhat": 9.0, "slope": 1.0, "moved": moved, "balance": off}
-    for check in (*evidence.draws_checks(**seen), checks.check_draws(1.0, 1.0)):
+    nan = float("nan")
+    for check in (*evidence.draws_checks(**seen), checks.check_draws(1.0, 1.0), checks.check_draws(nan, 1.0)):
         yield draws, check
     yield "waic", waic.check_variances(np.array([9.0]))
     yield "waic (tempered)", waic.check_minimum(9.0, 1.0)
     yield "waic (tempered)", waic.check_regular(1.0, 9.0, 0.1, None)
     yield "loo", loo.check_weights(np.array([9.0, 0.0]), psis.MAX_SHAPE)
+    yield "loo", loo.check_weights(np.array([9.0]), psis.MAX_SHAPE)
+    yield "loo (method='importance')", loo.UNCHECKED_WEIGHTS
     rung = free_energy.Rung(1.0, 1.0, 1.0, 9.0, 9.0, off, 2, 1, exhausted=True, interrupted=True)
-    for check in free_energy.free_energy_checks(1.0, 1.0, moved, [rung]):
-        yield "free_energy", check
+    for excess in (1.0, nan):
+        for check in free_energy.free_energy_checks(1.0, 1.0, moved, [replace(rung, excess=excess)]):
+            yield "free_energy", check
     mean = TemperedMean(1.0, 1.0, 1.0, 1.0, 9.0, 4, 10, 10, 40, "nuts", 9.0, *off)
     seen = {
         "data_sets": 1, "r_squared": 0.0, "divergences": 40, "sampler": "nuts", "drift": 99.0,
@@ -95,7 +105,7 @@ def of_others() -> Iterator[tuple[str, Any]]:
     law, better = volume.Law(1, 1.0, 1.0, 0.0, 99.0, 9), volume.Law(2, 1.0, 1.0, 0.0, 1.0, 9)
     for check in volume.volume_checks(law, better, 1.0, 99.0, 1.0, 0.01):
         yield "volume_scaling", check
-    for error, stderr in ((0.1, 0.01), (1.0, 0.01), (0.0, 1.0), (0.01, 0.001)):
+    for error, stderr in ((0.1, 0.01), (1.0, 0.01), (0.0, 1.0), (0.01, 0.001), (nan, nan)):
         for check in selftest.selftest_checks(error, stderr, Estimate("llc", 1.0, 0.1), 1.0):
             yield "selftest", check
     yield "gap", gap.check_calibration(Ratio(0.1, 0.0), False)
@@ -107,6 +117,11 @@ def of_others() -> Iterator[tuple[str, Any]]:
     for check in wide.checks(0.01):
         yield "soft_rank, log_det, tic by Lanczos", check
     yield "trace", trace.check_trace(1.0, 1.0, 0.01)
+    yield "trace", trace.check_trace(float("inf"), 1.0, 0.01)
+    yield "operator_norm", operator_norm.check_residual(1.0, 0.1, False)
+    short = EigenPairs(torch.ones(1), torch.ones(1, 1), torch.ones(1), 1.0, 1.0, 9, False)
+    yield "spectrum", spectrum.check_residuals(short, 0.01)
+    yield "measured_gap", held_out.check_size(1)
     yield "symmetries", symmetries.check_bound(Estimate("llc", 9.0, 0.1), 1.0)
     yield "parts on a cluster", chains.check_agreement(0.0, 1.0, 9.0)
 

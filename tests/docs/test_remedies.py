@@ -18,8 +18,13 @@ page = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(page)
 
 MADE = [("llc", check) for check in page.of_llc()] + list(page.of_others())
-BY_LANCZOS = {"tic by Lanczos": ["tic"], "distances": ["parameter_error", "loss_distance"], "parts on a cluster": []}
-ENGLISH = {"only", "order", "data", "a", "values", "draws_per_chain"}
+FUNCTIONS = {
+    "tic by Lanczos": ["tic"],
+    "distances": ["parameter_error", "loss_distance"],
+    "parts on a cluster": [],
+    "measured_gap": ["gap"],
+}
+ENGLISH = {"only", "order", "data", "a", "values", "draws_per_chain", "model", "loss"}
 MAKERS = {"Check": 4, "check_mixing": 1, "check_precision": 3, "check_survival": 2}  # place of the remedy
 
 
@@ -39,7 +44,7 @@ def named(remedy):
 
 def functions(measures):
     """The measures that a row of the page on trust names; what stands in parentheses is how they were run."""
-    return [name for each in re.sub(r" \(.*?\)", "", measures).split(", ") for name in BY_LANCZOS.get(each, [each])]
+    return [name for each in re.sub(r" \(.*?\)", "", measures).split(", ") for name in FUNCTIONS.get(each, [each])]
 
 
 @pytest.mark.parametrize(("measures", "check"), MADE, ids=lambda value: getattr(value, "name", value))

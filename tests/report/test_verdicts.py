@@ -6,24 +6,17 @@ from dataclasses import replace
 import pytest
 
 import basinscope as bs
-from basinscope.measures import checks, llc_checks
+from basinscope.integrations.following import numbers
 from basinscope.measures.measured import Measurement
+from basinscope.report.catalogue import Catalogue
 from basinscope.report.story import story
-from basinscope.sampling import convergence
-
-SOUND = {
-    "started": 8, "chains": 8, "draws": 100, "burn_in": 50, "diverged": 0, "interrupted": False, "sampler": "hmc",
-    "acceptance": 0.8, "rhat": 1.05, "drift": 0.0, "virial": 1.0, "virial_stderr": 0.001, "slope": 0.0, "nbeta": 10.0,
-    "gamma": 1.0, "largest_eigenvalue": 0.01, "batch_size": None,
-    "gamma_slope": -2.0, "rtol": 0.02,
-}  # fmt: skip
+from basinscope.training import Measure
+from limits import OF_LLC, coefficient, set_limit
 
 
-def with_llc(report, **changes):
-    """The report, its λ̂ made anew from these diagnostics."""
-    seen = {**SOUND, **changes}
-    llc = bs.LearningCoefficient("llc", 10.0, 0.2, llc_checks.llc_checks(10.0, 0.2, seen), seen)
-    return replace(report, points=[replace(report.points[0], measured=replace(report.final, llc=llc))])
+def with_llc(report, changes):
+    """The report, its λ̂ made anew of a sound run with these changes."""
+    return replace(report, points=[replace(report.points[0], measured=replace(report.final, llc=coefficient(changes)))])
 
 
 def table(report):
@@ -31,36 +24,42 @@ def table(report):
     return report.to_html().split("What was checked before the number was believed", 1)[1].split("</table>", 1)[0]
 
 
-@pytest.mark.parametrize(
-    ("module", "name", "value"),
-    [
-        (convergence, "MAX_RHAT", 1.01), (checks, "MAX_RELATIVE_STDERR", 0.01), (llc_checks, "MIN_ACCEPTANCE", 0.9),
-        (llc_checks, "MAX_LOCALISER_SHARE", 0.1),
-    ],
-)  # fmt: skip
-def test_a_limit_moves_the_page_the_table_and_the_text(report, monkeypatch, module, name, value):
-    before = with_llc(report)
+@pytest.mark.parametrize("name", OF_LLC)
+def test_a_limit_moves_the_page_the_table_the_text_the_live_page_and_the_callbacks(report, tmp_path, monkeypatch, name):
+    changes, other = OF_LLC[name]
+    before = with_llc(report, changes)
     assert "✗ no" not in table(before)
     assert "not passed" not in before.to_markdown()
-    monkeypatch.setattr(module, name, value)
-    after = with_llc(report)
+    set_limit(monkeypatch, name, other)
+    after = with_llc(report, changes)
+    (warning,) = after["llc"].warnings
     assert after["llc"].verdict == "doubtful"
     assert table(after).count("✗ no") == 1
     assert after.to_markdown().count("| not passed |") == 1
-    (warning,) = after["llc"].warnings
     assert warning.partition(" — ")[0] in str(after)
-    assert after["llc"].columns()["llc_warnings"] == warning
+    # Live page: what a folder of runs shows of the report that lies in it.
+    for run, folder in ((before, tmp_path / "before"), (after, tmp_path / "after")):
+        folder.mkdir()
+        (folder / "report.json").write_text(run.to_json())
+    catalogue = Catalogue(tmp_path)
+    catalogue.scan()
+    shown = {row["name"]: row["values"] for row in catalogue.changed(0)[1]}
+    assert [shown[folder]["llc_verdict"] for folder in ("before", "after")] == ["ok", "doubtful"]
+    # Callbacks: the columns that a training writes, and the curves that loggers draw.
+    columns = Measure(lambda land: after["llc"], name="llc").columns(None)
+    assert columns["llc_warnings"] == warning
+    assert numbers(columns)["llc_verdict"] == 1.0
 
 
 @pytest.mark.parametrize("changes", [{"interrupted": True}, {"gamma_slope": -9.5}])
 def test_a_page_that_says_a_check_did_not_pass_shows_it(report, changes):
-    shaky = with_llc(report, **changes)
+    shaky = with_llc(report, changes)
     assert "a check did not pass" in shaky.to_html()
     assert table(shaky).count("✗ no") == 1
 
 
 def test_a_report_of_a_version_without_checks_still_loads(report, tmp_path):
-    shaky = with_llc(report, rhat=1.2, drift=5.0)
+    shaky = with_llc(report, {"rhat": 1.2, "drift": 5.0})
     old = json.loads(shaky.to_json())
     measured = old["points"][0]["measured"]
     for estimate in (measured["llc"], measured["quadratic"], *measured["estimates"].values()):
@@ -79,20 +78,20 @@ def test_a_report_of_a_version_without_checks_still_loads(report, tmp_path):
 
 @pytest.mark.parametrize("verdict", ["ok", "doubtful", "failed"])
 def test_an_estimate_of_a_version_without_checks_keeps_its_verdict(verdict):
-    told = {
+    written = {
         "name": "llc", "value": 1.0, "stderr": 0.1, "verdict": verdict, "diagnostics": {},
         "warnings": [] if verdict == "ok" else ["diverged: 3 of 4 — use a smaller step", "slow: R̂ — raise budget"],
     }  # fmt: skip
-    again = bs.Estimate.from_dict(told)
+    again = bs.Estimate.from_dict(written)
     assert again.verdict == verdict
-    assert list(again.warnings) == told["warnings"]
-    assert bs.Estimate.from_dict({**told, "warnings": []}).verdict == verdict
+    assert list(again.warnings) == written["warnings"]
+    assert bs.Estimate.from_dict({**written, "warnings": []}).verdict == verdict
 
 
 def test_a_measurement_comes_back_whole(report):
-    told = json.loads(json.dumps(report.final.to_dict()))
-    assert Measurement.from_dict(told).to_dict() == told
-    assert Measurement.from_dict(told).llc.checks == report.final.llc.checks
+    written = json.loads(json.dumps(report.final.to_dict()))
+    assert Measurement.from_dict(written).to_dict() == written
+    assert Measurement.from_dict(written).llc.checks == report.final.llc.checks
 
 
 @pytest.mark.parametrize(

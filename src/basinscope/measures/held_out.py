@@ -38,7 +38,7 @@ def measured_gap(land: Landscape, held_out: Any) -> Estimate:
         name="measured_gap",
         value=value - before,
         stderr=stderr,
-        checks=(_size(other.n),),
+        checks=(check_size(other.n),),
         diagnostics={"training_loss": before, "held_out_loss": value, "samples": other.n, **accuracies},
         freedom=max(1, other.n - 1),
     )
@@ -63,7 +63,8 @@ def accuracy(land: Landscape) -> float | None:
     return hits / land.n
 
 
-def _size(count: int) -> Check:
+def check_size(count: int) -> Check:
+    """Whether there are enough held-out samples for a standard error."""
     return Check(
         "held-out samples", f"{count}", f"at least {MIN_SAMPLES}", count >= MIN_SAMPLES, "pass more held_out data",
         reason=f"too few: {count} held-out samples have no standard error",

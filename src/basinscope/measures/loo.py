@@ -77,7 +77,7 @@ def from_evidence(evidence: Evidence) -> Estimate:
     facts = {"importance": pooled.leave_one_out, "bayes_training_loss": pooled.bayes_training_loss}
     if evidence.tails is None:
         facts |= _spread(-pooled.log_leave_one_out) | {"method": "importance"}
-        checks = [_UNCHECKED_WEIGHTS]
+        checks = [UNCHECKED_WEIGHTS]
         return posterior_statistic(
             "loo", evidence, lambda part: part.leave_one_out, scale=scale, of=_SCALE, checks=checks, diagnostics=facts
         )
@@ -113,7 +113,7 @@ def _spread(terms: Any) -> dict[str, Any]:
 
 
 _SCALE = "the difference from the training loss"
-_UNCHECKED_WEIGHTS = Check(
+UNCHECKED_WEIGHTS = Check(
     "Pareto shapes k̂", "unknown", "known", False, "use method='psis'",
     reason="unchecked weights: without k̂ nothing tells whether the largest weights decide",
 )  # fmt: skip

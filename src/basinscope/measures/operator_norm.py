@@ -58,16 +58,19 @@ def operator_norm(
         )
     value, residual = abs(float(pairs.values[0])), float(pairs.residuals[0])
     rounding = 50 * torch.finfo(land.dtype).eps * value
-    check = Check(
-        "residual ‖Ax − θx‖", f"{residual:.2g}", "at most rtol·‖A‖", pairs.converged,
-        "raise max_products",
-        reason=f"not converged: the residual {residual:.2g} is above rtol·‖A‖ = {rtol * value:.2g}",
-    )  # fmt: skip
     return Estimate(
         name=f"{matrix}_norm",
         value=value,
         stderr=residual,
-        checks=(check,),
+        checks=(check_residual(residual, rtol * value, pairs.converged),),
         bounds=(value - rounding, value + residual + rounding),
         diagnostics={"matrix": matrix, "eigenvalue": float(pairs.values[0]), "products": pairs.products},
     )
+
+
+def check_residual(residual: float, most: float, converged: bool) -> Check:
+    """Whether an eigenvalue is known to the tolerance."""
+    return Check(
+        "residual ‖Ax − θx‖", f"{residual:.2g}", "at most rtol·‖A‖", converged, "raise max_products",
+        reason=f"not converged: the residual {residual:.2g} is above rtol·‖A‖ = {most:.2g}",
+    )  # fmt: skip

@@ -184,13 +184,14 @@ def spectrum(
         smallest_residuals=low.residuals,
         bulk=bulk,
         products=sum(pairs.products for pairs in ends) + int((bulk.weights > 0).sum()),
-        checks=tuple(_convergence(pairs, rtol) for pairs in ends),
+        checks=tuple(check_residuals(pairs, rtol) for pairs in ends),
         largest_vectors=top.vectors if vectors else None,
         smallest_vectors=low.vectors if vectors else None,
     )
 
 
-def _convergence(pairs: EigenPairs, rtol: float) -> Check:
+def check_residuals(pairs: EigenPairs, rtol: float) -> Check:
+    """Whether the eigenvalues at one end of the spectrum are known to the tolerance."""
     residual = float(pairs.residuals.max())
     return Check(
         "residuals of eigenvalues", f"{residual:.2g}", f"at most {rtol:g} of theirs", pairs.converged, "lower k",
