@@ -20,8 +20,8 @@ def resolution_in_words(diagnostics: Mapping[str, Any]) -> str:
         >>> resolution_in_words({"nbeta": 80.456, "gamma": 1.5, "draws": 200})
         'nβ = 80.46, γ = 1.5'
     """
-    known = [(name, diagnostics[name]) for name in RESOLUTION if isinstance(diagnostics.get(name), (int, float))]
-    return ", ".join(f"{_SYMBOLS[name]} = {value:.4g}" for name, value in known)
+    values = [(name, diagnostics[name]) for name in RESOLUTION if isinstance(diagnostics.get(name), (int, float))]
+    return ", ".join(f"{_SYMBOLS[name]} = {value:.4g}" for name, value in values)
 
 
 def check_one_resolution(one: Mapping[str, Any], other: Mapping[str, Any]) -> None:

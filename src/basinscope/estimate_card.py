@@ -72,14 +72,14 @@ def interval_picture(interval: tuple[float, float], value: float, colour: str, b
     def text(x: float, y: int, words: str) -> str:
         return f'<text x="{place(x)}" y="{y}" text-anchor="middle" font-size="11" fill="currentColor">{words}</text>'
 
-    drawn = "".join(
+    lines = "".join(
         f'<path d="M{place(mark)} {_TOP - 8}v16" stroke="currentColor" stroke-width="1.5" opacity=".6"/>'
         + text(mark, _TOP - 12, html.escape(name))
         for name, mark in marks.items()
     )
     return (
         f'<svg width="{_WIDTH}" height="{_HEIGHT}" viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" '
-        f'aria-label="90 % interval from {low:.4g} to {high:.4g}">{drawn}'
+        f'aria-label="90 % interval from {low:.4g} to {high:.4g}">{lines}'
         f'<path d="M{place(low)} {_TOP - 5}v10M{place(high)} {_TOP - 5}v10M{place(low)} {_TOP}H{place(high)}" '
         f'stroke="{colour}" stroke-width="2" fill="none"/>'
         f'<circle cx="{place(value)}" cy="{_TOP}" r="4.5" fill="{colour}"/>'

@@ -40,8 +40,8 @@ def figure(estimate: Drawable) -> Any:
     drawings = [*_drawings(estimate), lambda axes: draw_checks(axes, estimate.checks)]
     columns = 2 if len(drawings) == 4 else 3
     picture, axes = panels(len(drawings), columns, 4.6, 3.4)
-    for draw, each in zip(drawings, axes, strict=True):
-        draw(each)
+    for draw, panel in zip(drawings, axes, strict=True):
+        draw(panel)
     picture.suptitle(str(estimate), color=INK)
     return picture
 
@@ -183,13 +183,13 @@ def draw_value(axes: Any, estimate: Drawable) -> None:
 def draw_checks(axes: Any, checks: tuple[Check, ...]) -> None:
     """A line or two for every check: whether it passed, what it saw and what was wanted."""
     axes.set_axis_off()
-    lines = [line for check in checks for line in _said(check)] or [("exact: there is nothing to check", INK)]
+    lines = [line for check in checks for line in _lines(check)] or [("exact: there is nothing to check", INK)]
     step = min(0.085, 1 / len(lines))
     for number, (text, color) in enumerate(lines):
         axes.text(0, 1 - number * step, text, transform=axes.transAxes, va="top", fontsize=8, color=color)
 
 
-def _said(check: Check) -> Iterator[tuple[str, str]]:
+def _lines(check: Check) -> Iterator[tuple[str, str]]:
     """The lines of a check, with their colour: what was wanted stands only with one that did not pass."""
     if check.passed:
         yield f"✓ {textwrap.shorten(f'{check.name}: {check.seen}', _DETAILS, placeholder=' …')}", INK

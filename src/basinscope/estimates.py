@@ -274,9 +274,9 @@ class Estimate:
     def _repr_html_(self) -> str:
         interval = self.interval(0.9)
         exact = "exact" if self.stderr == 0 else ""
-        told = f"90 % interval {interval[0]:.4g} … {interval[1]:.4g}" if interval[0] < interval[1] else exact
+        words = f"90 % interval {interval[0]:.4g} … {interval[1]:.4g}" if interval[0] < interval[1] else exact
         resolution = resolution_in_words(self.diagnostics)
-        facts = ", ".join(filter(None, (told, f"at {resolution}" if resolution else "")))
+        facts = ", ".join(filter(None, (words, f"at {resolution}" if resolution else "")))
         heading = f"{self.name} = {self.value:.5g} ± {self.stderr:.2g}"
         half = self.diagnostics.get("half_soft_rank") if self.name == "llc" else None
         beside = {} if half is None else {"½ soft rank": float(half)}

@@ -27,13 +27,13 @@ def panels(
         raise InputError("figures need matplotlib: install basinscope[plot]") from None
     across = min(count, columns)
     down = -(-count // across)
-    drawn = Figure(figsize=(width * across, height * down), layout="constrained")
-    axes = list(drawn.subplots(down, across, squeeze=False, width_ratios=ratios).flat)
+    figure = Figure(figsize=(width * across, height * down), layout="constrained")
+    axes = list(figure.subplots(down, across, squeeze=False, width_ratios=ratios).flat)
     for extra in axes[count:]:
         extra.set_visible(False)
-    for each in axes:
-        tidy(each)
-    return drawn, axes[:count]
+    for panel in axes:
+        tidy(panel)
+    return figure, axes[:count]
 
 
 def tidy(axes: Any) -> None:

@@ -300,10 +300,10 @@ class Landscape:
         part = copy.copy(self)
         part.parameters = {}
         for name, old in self.parameters.items():
-            given = dense(parameters[name]).detach()
-            if given.is_complex():
-                raise InputError(f"{name} must be real, got {given.dtype}")
-            new = given.to(device=old.device, dtype=old.dtype, copy=True)
+            tensor = dense(parameters[name]).detach()
+            if tensor.is_complex():
+                raise InputError(f"{name} must be real, got {tensor.dtype}")
+            new = tensor.to(device=old.device, dtype=old.dtype, copy=True)
             if new.shape != old.shape:
                 raise InputError(f"{name} must have shape {tuple(old.shape)}, got {tuple(new.shape)}")
             part.parameters[name] = new

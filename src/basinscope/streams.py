@@ -36,7 +36,7 @@ def unwaiting() -> Iterator[None]:
     Models that ask torch whether they are being captured, as those of `transformers` do to leave checks of values out,
     get the answer yes.
     """
-    before, asked = torch.cuda.get_sync_debug_mode(), torch.cuda.is_current_stream_capturing
+    before, is_capturing = torch.cuda.get_sync_debug_mode(), torch.cuda.is_current_stream_capturing
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that it does not see every wait: capture itself would
         torch.cuda.set_sync_debug_mode("error")
@@ -44,7 +44,7 @@ def unwaiting() -> Iterator[None]:
         torch.cuda.is_current_stream_capturing = lambda: True
         yield
     finally:
-        torch.cuda.is_current_stream_capturing = asked
+        torch.cuda.is_current_stream_capturing = is_capturing
         torch.cuda.set_sync_debug_mode(before)
 
 

@@ -9,7 +9,7 @@ import basinscope as bs
 from basins import quadratic
 from basinscope.errors import InputError
 from basinscope.exact import finite, normal_mixture
-from basinscope.measures.temperature import judged, line_fit, pooled, temperature_regression
+from basinscope.measures.temperature import line_fit, pooled, regression_of, temperature_regression
 from basinscope.sampling.tempered import TemperedMean
 from chance import SAMPLED, assert_share, assert_within
 
@@ -109,14 +109,16 @@ def test_nuts_gives_the_same_slope_and_the_figure_shows_it(seed):
 
 
 def test_verdicts():
-    falling = judged([[mean(1.0, 5.0), mean(0.5, 4.0)]] * 2, [10, 10], [1.0, 1.0])
+    falling = regression_of([[mean(1.0, 5.0), mean(0.5, 4.0)]] * 2, [10, 10], [1.0, 1.0])
     assert falling.verdict == "failed"
     assert "does not rise" in falling.warnings[0]
-    stuck = judged([[mean(1.0, 1.0, rhat=2.0), mean(0.5, 2.0, 0.01)]] * 2, [10, 10], [1.0, 1.0])
+    stuck = regression_of([[mean(1.0, 1.0, rhat=2.0), mean(0.5, 2.0, 0.01)]] * 2, [10, 10], [1.0, 1.0])
     assert any("split-R̂ = 2.000" in reason for reason in stuck.warnings)
-    diverged = judged([[mean(1.0, 1.0, divergences=9, sampler="nuts"), mean(0.5, 2.0)]] * 2, [10, 10], [1.0, 1.0])
+    diverged = regression_of(
+        [[mean(1.0, 1.0, divergences=9, sampler="nuts"), mean(0.5, 2.0)]] * 2, [10, 10], [1.0, 1.0]
+    )
     assert any("divergences: 18 of" in reason for reason in diverged.warnings)
-    lost = judged([[mean(1.0, math.nan), mean(0.5, 2.0)]], [10], [1.0])
+    lost = regression_of([[mean(1.0, math.nan), mean(0.5, 2.0)]], [10], [1.0])
     assert lost.verdict == "failed"
     with pytest.raises(InputError, match="nothing to plot"):
         lost.plot()
@@ -148,7 +150,7 @@ def test_runs_that_move_or_are_not_in_equilibrium_are_doubted():
     def of(**changes):
         calm = {"virial": 1.0, "virial_stderr": 0.01, "drift": 0.0}
         points = [mean(1.0, 1.0, 0.001, **calm), mean(0.5, 2.0, 0.001, **(calm | changes))]
-        return judged([points, points], [10, 10], [1.0, 1.0])
+        return regression_of([points, points], [10, 10], [1.0, 1.0])
 
     assert of().verdict == "ok", of().warnings
     moving = of(drift=0.3)  # the second mean of a line over 1/β = 1, 2 moves the slope by as much

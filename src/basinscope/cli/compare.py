@@ -112,7 +112,7 @@ def _plain(comparison: Comparison) -> Any:
 
 def _show(comparison: Comparison) -> None:
     from ..differences import resolution_in_words
-    from ..measures.comparison import told
+    from ..measures.comparison import relation
     from ..report.words import interval, with_error
 
     console, differences = Console(highlight=False), comparison.differences
@@ -124,7 +124,7 @@ def _show(comparison: Comparison) -> None:
         cells = [escape(name), with_error(estimate.value, estimate.stderr), interval(estimate), estimate.verdict]
         if name in differences:
             difference = differences[name]
-            cells += [with_error(difference.value, difference.stderr), interval(difference), told(difference)]
+            cells += [with_error(difference.value, difference.stderr), interval(difference), relation(difference)]
         table.add_row(*cells)
     console.print(table)
     console.print(f"\nat {resolution_in_words(reference.diagnostics)}")

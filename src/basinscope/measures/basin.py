@@ -20,7 +20,7 @@ _TOLERANCE, _FINEST = 0.1, 1e-4  # error of the drop: of λ̂'s own standard err
 _ROUNDING = 1e-7  # relative error of the drop that no descent removes
 
 
-def descent(measured: Sampler, outcome: Outcome, tolerance: float) -> Bottom:
+def descent(sampler: Sampler, outcome: Outcome, tolerance: float) -> Bottom:
     """ŵ: what a descent from w* led to, or one from the mean of the chains where that is lower.
 
     The gradient may vanish at a saddle, so that no descent leaves it: then from the lowest chain.
@@ -29,36 +29,38 @@ def descent(measured: Sampler, outcome: Outcome, tolerance: float) -> Bottom:
     alive = np.logical_or.reduce([run.alive for run in outcome.runs])
     positions = outcome.main.position[alive.nonzero()[0]]
     if outcome.sampler not in CALIBRATED:
-        return measured.descent(target, torch.stack([0 * positions[0], positions.mean(0)]), tolerance)
-    known = measured.bottom(at)
-    if known.downward or (measured.quadratic.downward(at) > 1 and known.drop <= known.error):
-        return measured.descent(target, positions, tolerance, known)
-    return measured.descent(target, positions.mean(0, keepdim=True), tolerance, known)
+        return sampler.descent(target, torch.stack([0 * positions[0], positions.mean(0)]), tolerance)
+    from_start = sampler.bottom(at)
+    if from_start.downward or (sampler.quadratic.downward(at) > 1 and from_start.drop <= from_start.error):
+        return sampler.descent(target, positions, tolerance, from_start)
+    return sampler.descent(target, positions.mean(0, keepdim=True), tolerance, from_start)
 
 
-def split(measured: Sampler, outcome: Outcome, stderr: float) -> dict[str, Any]:
+def split(sampler: Sampler, outcome: Outcome, stderr: float) -> dict[str, Any]:
     """Diagnostics of the basin and the drop; with None for both where no minimum near w* was to be had."""
     value = outcome.at.nbeta * outcome.excess
     scale = value + max(0.0, outcome.main.target.drop)
-    found = descent(measured, outcome, max(_TOLERANCE * stderr, _FINEST * abs(scale)))
-    if found.downward or not math.isfinite(found.drop + found.error):
-        return {"basin": None, "basin_stderr": None, "drop": None, "drop_stderr": None, "descent": found.evaluations}
-    error = math.hypot(found.error, _ROUNDING * abs(found.drop))
+    bottom = descent(sampler, outcome, max(_TOLERANCE * stderr, _FINEST * abs(scale)))
+    if bottom.downward or not math.isfinite(bottom.drop + bottom.error):
+        return {"basin": None, "basin_stderr": None, "drop": None, "drop_stderr": None, "descent": bottom.evaluations}
+    error = math.hypot(bottom.error, _ROUNDING * abs(bottom.drop))
     return {
-        "basin": value + found.drop,
+        "basin": value + bottom.drop,
         "basin_stderr": math.hypot(stderr, error),
-        "drop": found.drop,
+        "drop": bottom.drop,
         "drop_stderr": error,
-        "moved": math.sqrt(2 * found.localiser / outcome.at.gamma),
-        "descent": found.evaluations,
+        "moved": math.sqrt(2 * bottom.localiser / outcome.at.gamma),
+        "descent": bottom.evaluations,
     }
 
 
-def note(outcome: Outcome, curvature: Quadratic | None, seen: Mapping[str, Any]) -> str:
+def note(outcome: Outcome, curvature: Quadratic | None, diagnostics: Mapping[str, Any]) -> str:
     """What to say of a point that is no minimum: where it is one, by the gradient and the curvature there."""
     text = f"at nβ = {_digits(outcome.at.nbeta, 4)} w* is no minimum"
-    if seen.get("basin") is not None:
-        text += f", but {_digits(seen['drop'])} nats above the bottom of a basin of {_digits(seen['basin'])}"
+    if diagnostics.get("basin") is not None:
+        text += (
+            f", but {_digits(diagnostics['drop'])} nats above the bottom of a basin of {_digits(diagnostics['basin'])}"
+        )
     nbeta = None if curvature is None else curvature.finest(outcome.at, MAX_DROP_SHARE)
     if curvature is None or nbeta is None:
         return text

@@ -78,24 +78,24 @@ class LearningCoefficient(Estimate):
         return f"{super().__str__()}: {self.note}" if self.note else super().__str__()
 
 
-def minimum_checks(value: float, seen: Mapping[str, Any]) -> tuple[Check, ...]:
+def minimum_checks(value: float, diagnostics: Mapping[str, Any]) -> tuple[Check, ...]:
     """What is looked at before w* is called a minimum at this resolution; none where nothing is known."""
-    return tuple(_minimum_checks(value, seen))
+    return tuple(_minimum_checks(value, diagnostics))
 
 
-def _minimum_checks(value: float, seen: Mapping[str, Any]) -> Iterator[Check]:
-    drop, least = seen.get("drop"), seen.get("smallest_eigenvalue")
+def _minimum_checks(value: float, diagnostics: Mapping[str, Any]) -> Iterator[Check]:
+    drop, least = diagnostics.get("drop"), diagnostics.get("smallest_eigenvalue")
     if drop is not None:
         shown = f"{drop:.3g} nats" + (f", {drop / value:.1%} of λ̂" if value > 0 else "")
         yield Check(
             "drop from w* to ŵ", shown, f"at most {MAX_DROP_SHARE:.0%} of λ̂",
-            drop <= max(0.0, MAX_DROP_SHARE * value) + seen["drop_stderr"],
+            drop <= max(0.0, MAX_DROP_SHARE * value) + diagnostics["drop_stderr"],
             "train longer, lower nbeta, or read basin",
             reason=f"not at a minimum: w* lies {shown} above the lowest point nearby",
         )  # fmt: skip
     if least is not None:
-        gamma = seen["gamma"]
-        downward = max(0.0, -seen["nbeta"] * least) / gamma
+        gamma = diagnostics["gamma"]
+        downward = max(0.0, -diagnostics["nbeta"] * least) / gamma
         yield Check(
             "downward curvature at w*, −nβσ/γ", f"{downward:.3g}", f"at most {MAX_DOWNWARD_CURVATURE:g}",
             downward <= MAX_DOWNWARD_CURVATURE, "train longer, lower nbeta, or raise gamma",
@@ -104,7 +104,7 @@ def _minimum_checks(value: float, seen: Mapping[str, Any]) -> Iterator[Check]:
         )  # fmt: skip
 
 
-def at_minimum(value: float, seen: Mapping[str, Any]) -> AtMinimum:
+def at_minimum(value: float, diagnostics: Mapping[str, Any]) -> AtMinimum:
     """Whether w* is a minimum at this resolution, as far as drop and curvature tell.
 
     Examples:
@@ -112,8 +112,10 @@ def at_minimum(value: float, seen: Mapping[str, Any]) -> AtMinimum:
         >>> at_minimum(10.0, seen), at_minimum(1.0, seen), at_minimum(10.0, {})
         ('yes', 'no', 'unknown')
     """
-    checks = minimum_checks(value, seen)
+    checks = minimum_checks(value, diagnostics)
     if not all(check.passed for check in checks):
         return "no"
-    known = seen.get("drop") is not None and seen["drop_stderr"] <= MAX_DROP_ERROR * max(value, seen["basin"])
+    known = diagnostics.get("drop") is not None and diagnostics["drop_stderr"] <= MAX_DROP_ERROR * max(
+        value, diagnostics["basin"]
+    )
     return "yes" if known else "unknown"

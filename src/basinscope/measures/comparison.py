@@ -69,7 +69,7 @@ class Comparison:
             low, high = difference.interval(0.9)
             lines.append(
                 f"{name} − {first}: {difference.value:.4g} ± {difference.stderr:.2g}, 90 % interval {low:.3g} … "
-                f"{high:.3g} ({difference.verdict}): {told(difference)}"
+                f"{high:.3g} ({difference.verdict}): {relation(difference)}"
             )
         return "\n".join(lines)
 
@@ -77,7 +77,7 @@ class Comparison:
         return f"<pre>{html.escape(str(self))}</pre>"
 
 
-def told(difference: Estimate) -> str:
+def relation(difference: Estimate) -> str:
     """Whether a difference is more than chance: its 90 % interval leaves zero out.
 
     Examples:
@@ -131,10 +131,14 @@ def compare(
         refuse_settings(settings, "estimates that have their resolution")
     elif len(landscapes) == len(subjects):
         nbeta, gamma, chosen = checked(settings)
-        own = [resolution(land, nbeta, gamma) for land in landscapes]
-        common: Sampling = {**settings, "nbeta": min(at.nbeta for at in own), "gamma": max(at.gamma for at in own)}
-        each: list[Sampling] = [{**common, "seed": chosen.seed + place} for place in range(len(landscapes))]
-        estimates = [llc(land, progress=progress, **one) for land, one in zip(landscapes, each, strict=True)]
+        resolutions = [resolution(land, nbeta, gamma) for land in landscapes]
+        common: Sampling = {
+            **settings,
+            "nbeta": min(at.nbeta for at in resolutions),
+            "gamma": max(at.gamma for at in resolutions),
+        }
+        seeded: list[Sampling] = [{**common, "seed": chosen.seed + place} for place in range(len(landscapes))]
+        estimates = [llc(land, progress=progress, **one) for land, one in zip(landscapes, seeded, strict=True)]
     else:
         kinds = ", ".join(sorted({type(subject).__name__ for subject in subjects}))
         raise InputError(f"compare takes landscapes or estimates, not both or others, got {kinds} — take report['llc']")

@@ -20,7 +20,7 @@ from ..progress import tracked
 from ..sampling.calibration import resolution
 from ..verdict import Verdict, verdict_of, warnings_of
 from .checks import check_draws
-from .evidence import drawn
+from .evidence import posterior_for_draws
 from .observables import Observable, Walk
 from .posterior import MEMORY, Posterior, landscape_of
 from .settings import Sampling, takes_settings
@@ -190,7 +190,7 @@ def _measured(
     land = landscape_of(source)
     nbeta = resolution(land, settings.get("nbeta")).nbeta
     with tracked(name, progress) as report:
-        post = drawn(source, nbeta / land.n, settings, report)
+        post = posterior_for_draws(source, nbeta / land.n, settings, report)
         walk, first = Walk(post, report), Observable(post, rows)
         second = first if columns is None else Observable(post, columns)
         sums = Sums(post.chains, first.size, second.size, memory, land.device)

@@ -191,13 +191,13 @@ def _of_landscape(
         _, gamma, chosen = checked({**settings, "draws": None})
         refuse_plain(chosen.sampler)
         at, seed = resolution(land, beta * land.n, gamma), chosen.seed
-    own = Sampling(**{name: value for name, value in settings.items() if name not in ("nbeta", "draws")})  # type: ignore
+    others = Sampling(**{name: value for name, value in settings.items() if name not in ("nbeta", "draws")})  # type: ignore
     if "tic" in names:
         estimates["tic"] = _takeuchi(land, at, seed, loss, progress)
     if "wbic" in names:
-        estimates["wbic"] = wbic(source, progress=progress, **own)
+        estimates["wbic"] = wbic(source, progress=progress, **others)
     if "free_energy" in names:
-        estimates["free_energy"] = free_energy(source, progress=progress, **own)
+        estimates["free_energy"] = free_energy(source, progress=progress, **others)
     return estimates
 
 

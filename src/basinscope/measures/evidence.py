@@ -110,10 +110,10 @@ def temperature(source: Any, nbeta: float | None, beta: float | None) -> float:
         positive("beta", beta)
     if isinstance(source, Posterior):
         if beta is not None or nbeta is not None:
-            asked = nbeta if beta is None else beta * source.land.n
+            wanted = nbeta if beta is None else beta * source.land.n
             raise InputError(
-                f"this posterior is at nbeta={source.nbeta:.6g}, got nbeta={asked:.6g} — leave it out, or sample "
-                f"another with bs.posterior(land, nbeta={asked:.6g})"
+                f"this posterior is at nbeta={source.nbeta:.6g}, got nbeta={wanted:.6g} — leave it out, or sample "
+                f"another with bs.posterior(land, nbeta={wanted:.6g})"
             )
         return source.nbeta / source.land.n
     if beta is not None:
@@ -145,12 +145,12 @@ def gather(
         keep: called with the log-likelihoods (chains, n) of every draw of a landscape, and how many there will be.
     """
     if isinstance(source, (Posterior, Landscape)):
-        return of_posterior(drawn(source, beta, settings, report), report, memory=memory, keep=keep)
+        return of_posterior(posterior_for_draws(source, beta, settings, report), report, memory=memory, keep=keep)
     refuse_settings(settings, "log-likelihoods of draws made", allowed=("nbeta",))
     return _of_matrix(source, beta, memory)
 
 
-def drawn(source: Posterior | Landscape, beta: float, settings: Sampling, report: Report) -> Posterior:
+def posterior_for_draws(source: Posterior | Landscape, beta: float, settings: Sampling, report: Report) -> Posterior:
     """The posterior that was given, or that of the landscape that was given, at β."""
     if isinstance(source, Posterior):
         refuse_settings(settings, "a posterior sampled already")
@@ -159,12 +159,12 @@ def drawn(source: Posterior | Landscape, beta: float, settings: Sampling, report
 
 
 def _of_matrix(source: Any, beta: float, memory: float | None) -> Evidence:
-    known: tuple[Check, ...] = ()
+    checks: tuple[Check, ...] = ()
     if isinstance(source, LogLikelihood):
         if not math.isclose(source.beta, beta):
             n = source.values.shape[2]
             raise InputError(f"these draws are at nbeta={n * source.beta:g}, got nbeta={n * beta:g} — pass theirs")
-        known, source = source.checks, source.values
+        checks, source = source.checks, source.values
     rows = as_chains(source)
     chains, draws, n = rows.shape
     tails = None
@@ -174,16 +174,16 @@ def _of_matrix(source: Any, beta: float, memory: float | None) -> Evidence:
     stream = streamed(rows, beta)
     trace = rows.mean(2).numpy()
     rhat = mixing(trace) if chains > 1 and draws >= 8 else math.nan
-    own = () if math.isnan(rhat) else (check_mixing(rhat, "draw longer chains"),)
+    agreement = () if math.isnan(rhat) else (check_mixing(rhat, "draw longer chains"),)
     facts = {"n": n, "beta": beta, "chains": chains, "draws": draws, "rhat": rhat}
-    return Evidence(stream, np.ones(stream.groups, bool), tails, trace, known or own, facts)
+    return Evidence(stream, np.ones(stream.groups, bool), tails, trace, checks or agreement, facts)
 
 
 def of_posterior(post: Posterior, report: Report, *, memory: float | None = None, keep: Keep | None = None) -> Evidence:
     """The log-likelihoods at a posterior's draws, summed up; done once unless more of them is to be kept."""
-    known: Evidence | None = post.known.get("evidence")
-    if known is not None and keep is None and (memory is None or known.tails is not None):
-        return known
+    earlier: Evidence | None = post.known.get("evidence")
+    if earlier is not None and keep is None and (memory is None or earlier.tails is not None):
+        return earlier
     post.refuse_diverged()
     land, chains, count, beta = post.land, post.chains, post.count, post.nbeta / post.land.n
     stream = Stream(land.n, beta=beta, groups=chains, device=land.device)

@@ -15,7 +15,7 @@ from ..estimates import Estimate
 from ..landscape import Landscape
 from ..progress import Report, tracked
 from .checks import check_draws
-from .evidence import checks_of, drawn, facts_of, gather, mixing, temperature
+from .evidence import checks_of, facts_of, gather, mixing, posterior_for_draws, temperature
 from .posterior import Posterior
 from .posterior_statistic import posterior_statistic
 from .settings import Sampling, takes_settings
@@ -62,7 +62,7 @@ def fluctuation(
                 f"samples={samples} is about drawing from a landscape, got draws already made — leave it out"
             )
         whole("samples", samples, 1)
-        return _visited(drawn(source, at, settings, report), samples, report)
+        return _visited(posterior_for_draws(source, at, settings, report), samples, report)
 
 
 def _visited(post: Posterior, samples: int, report: Report) -> Estimate:
@@ -87,8 +87,8 @@ def _visited(post: Posterior, samples: int, report: Report) -> Estimate:
             f"on average, too few for a variance — raise draws or samples"
         )
     value = 0.5 * beta * visits.variance(survivors)
-    left = np.array([visits.variance(np.delete(survivors, g)) for g in range(len(survivors))])
-    stderr = 0.5 * beta * math.sqrt((len(left) - 1) * left.var())
+    left_out = np.array([visits.variance(np.delete(survivors, g)) for g in range(len(survivors))])
+    stderr = 0.5 * beta * math.sqrt((len(left_out) - 1) * left_out.var())
     checks = (*checks_of(post, alive.cpu().numpy(), trace[survivors]), check_draws(stderr, abs(value)))
     facts = facts_of(post) | {
         "rhat": mixing(trace[survivors]),

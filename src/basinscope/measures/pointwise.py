@@ -211,8 +211,8 @@ class Stream:
         value = statistic(self.pooled(chosen))
         if len(chosen) < 2 or self.counts[chosen].sum() - self.counts[chosen].max() < 2:
             return value, math.nan
-        left = np.array([statistic(pooled) for pooled in self._leaving_out(chosen)])
-        return value, float(np.sqrt((len(left) - 1) * left.var()))
+        left_out = np.array([statistic(pooled) for pooled in self._leaving_out(chosen)])
+        return value, float(np.sqrt((len(left_out) - 1) * left_out.var()))
 
     def _leaving_out(self, chosen: NDArray[np.int_]) -> list[Pointwise]:
         """What is left without each group, kept for the next statistic: as much memory as the stream itself takes."""

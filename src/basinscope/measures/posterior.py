@@ -101,13 +101,13 @@ class Posterior:
             return
         displacement = self.outcome.displacement
         keeps = count * displacement.numel() * displacement.element_size() <= self.memory
-        kept: list[tuple[Tensor, Tensor]] = []
+        positions: list[tuple[Tensor, Tensor]] = []
         walk = onward(self.sampler, self.outcome, count, seed=self.settings.seed + 2, thin=self.thin)
         for delta, alive in walk:
             if keeps:
-                kept.append((delta.cpu(), alive))
+                positions.append((delta.cpu(), alive))
             yield delta, alive
-        self._kept = kept
+        self._kept = positions
 
     def observe(self, observable: Any = None, *, progress: bool = True) -> Observation:
         """E[φ] over the posterior with standard errors, for losses on any data or any function of the network.

@@ -51,10 +51,10 @@ def followable(name: str, estimate: AnyEstimate) -> AnyEstimate:
     measure = _MEASURES.get(name)
     if measure is None:
         return estimate
-    own = inspect.signature(measure).parameters.keys() - {*OPTIONS, "land", "progress"}
+    options = inspect.signature(measure).parameters.keys() - {*OPTIONS, "land", "progress"}
 
     def worded(remedy: str) -> str:
-        named = [word for word in dict.fromkeys(_WORD.findall(remedy)) if word in own]
+        named = [word for word in dict.fromkeys(_WORD.findall(remedy)) if word in options]
         if not named or "bs." in remedy:
             return remedy
         return f"{remedy}: bs.{measure.__name__}(land, {', '.join(f'{option}=…' for option in named)})"

@@ -129,14 +129,14 @@ def resolution_curve(
         for factor in factors
     ]
     settings = Settings(sampler, chains, rtol=rtol, budget=positive("budget", budget) / count, seed=seed)
-    measured = Sampler(land, settings)
+    local = Sampler(land, settings)
     points: list[LearningCoefficient] = []
     outcome: Outcome | None = None
     with tracked("resolutions", progress) as report:
-        for number, there in enumerate(ladder):
+        for number, rung in enumerate(ladder):
             report(number / count, f"{number + 1} of {count} resolutions")
-            outcome = measured.run(there, lambda share, text: None, outcome, number)
-            points.append(judged(measured, outcome))
+            outcome = local.run(rung, lambda share, text: None, outcome, number)
+            points.append(judged(local, outcome))
             if not math.isfinite(points[-1].value):
                 outcome = None  # the next starts anew
     return ResolutionCurve(over, tuple(points), finest(over, points))

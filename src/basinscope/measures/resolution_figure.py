@@ -57,11 +57,11 @@ def along_training(run: LlcAlong) -> Any:
         _fit(axes[1], [point.basin for point in run.common])
         axes[1].set_title(f"nβ = {run.common[0].diagnostics['nbeta']:.4g}: what it is now", fontsize=10, color=INK)
     shown = places[:: max(1, len(places) // 8)]
-    for each in axes:
-        each.set_xticks(shown, [run.names[place] for place in shown])
-        each.set_xlabel("checkpoint")
-        each.set_ylabel("effective dimension / 2")
-        each.legend(frameon=False, fontsize=9)
+    for panel in axes:
+        panel.set_xticks(shown, [run.names[place] for place in shown])
+        panel.set_xlabel("checkpoint")
+        panel.set_ylabel("effective dimension / 2")
+        panel.legend(frameon=False, fontsize=9)
     return picture
 
 

@@ -74,8 +74,8 @@ def selftest(land: Landscape, *, progress: bool = True, **settings: Unpack[Sampl
         widths, min(widths) - 1, land.n, curvature=_curvature(land, at, len(widths) - 1, chosen.seed),
         seed=chosen.seed, dtype=land.dtype, device=land.device,
     )  # fmt: skip
-    own: Sampling = {**settings, "nbeta": at.nbeta, "gamma": at.gamma}
-    estimate = llc(planted.land, progress=progress, **own)
+    common: Sampling = {**settings, "nbeta": at.nbeta, "gamma": at.gamma}
+    estimate = llc(planted.land, progress=progress, **common)
     return relative_error(land, planted, at, estimate)
 
 

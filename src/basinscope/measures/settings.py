@@ -43,14 +43,18 @@ def takes_settings(measure: Measure) -> Measure:
         >>> inspect.signature(bs.llc).parameters["rtol"].default
         0.02
     """
-    own = [each for each in inspect.signature(measure).parameters.values() if each.kind is not each.VAR_KEYWORD]
+    parameters = [
+        parameter
+        for parameter in inspect.signature(measure).parameters.values()
+        if parameter.kind is not parameter.VAR_KEYWORD
+    ]
     hints = get_type_hints(Sampling)
     shared = [
         inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=DEFAULTS[name], annotation=hints[name])
         for name in hints
-        if all(each.name != name for each in own)
+        if all(parameter.name != name for parameter in parameters)
     ]
-    measure.__signature__ = inspect.Signature([*own, *shared])  # type: ignore[attr-defined]
+    measure.__signature__ = inspect.Signature([*parameters, *shared])  # type: ignore[attr-defined]
     return measure
 
 

@@ -126,7 +126,7 @@ def temperature_regression(
             )  # fmt: skip
             step = partial(_step, report, number, len(listed))
             sets.append(tempered_means(land, ladder, gammas[number], settings, step, by_nuts=by_nuts))
-    return judged(sets, [land.n for land in listed], gammas, rtol)
+    return regression_of(sets, [land.n for land in listed], gammas, rtol)
 
 
 def _step(report: Report, number: int, sets: int, fraction: float, text: str) -> None:
@@ -134,10 +134,10 @@ def _step(report: Report, number: int, sets: int, fraction: float, text: str) ->
     report((number + fraction) / sets, f"data set {number + 1} of {sets}, {text}")
 
 
-def judged(
+def regression_of(
     sets: Sequence[Sequence[TemperedMean]], sizes: Sequence[int], gammas: Sequence[float], rtol: float = 0.02
 ) -> TemperatureRegression:
-    """The estimate with its verdict, from the means of every data set."""
+    """The regression with its checks, from the means of every data set."""
     points = [mean for means in sets for mean in means]
     if not all(math.isfinite(point.mean) and math.isfinite(point.stderr) for point in points):
         lost = sum(not math.isfinite(point.mean) for point in points)
@@ -251,7 +251,7 @@ def _explained(sets: Sequence[Sequence[TemperedMean]], slope: float) -> float:
 
 
 def temperature_checks(
-    value: float, stderr: float, points: Sequence[TemperedMean], seen: Mapping[str, Any]
+    value: float, stderr: float, points: Sequence[TemperedMean], diagnostics: Mapping[str, Any]
 ) -> Iterator[Check]:
     """Whether the means are known, rise along a line, and come from more than one data set."""
     apart = [point for point in points if not _mixing(point).passed]
@@ -261,20 +261,20 @@ def temperature_checks(
         f"no slope: E[nL_n] does not rise with temperature (λ̂ = {value:.3g})",
     )  # fmt: skip
     yield Check(
-        "data sets", f"{seen['data_sets']}", "several", seen["data_sets"] > 1, "pass several",
+        "data sets", f"{diagnostics['data_sets']}", "several", diagnostics["data_sets"] > 1, "pass several",
         reason="one data set: the error that other data would show is not in the standard error",
     )  # fmt: skip
     yield _mixing(max(apart or points, key=lambda point: point.rhat), where)
-    if math.isfinite(seen["drift"]):
-        most = max_drift(seen["monte_carlo_stderr"], value, seen["rtol"])
-        yield check_drift(Movement(seen["drift"], most, abs(value)), "λ̂", "the last half", "raise budget")
+    if math.isfinite(diagnostics["drift"]):
+        most = max_drift(diagnostics["monte_carlo_stderr"], value, diagnostics["rtol"])
+        yield check_drift(Movement(diagnostics["drift"], most, abs(value)), "λ̂", "the last half", "raise budget")
     if all(math.isfinite(point.virial) for point in points):  # NUTS looks at none
         yield _worst_balance(points)
-    yield _divergence(seen["divergences"], points, seen["sampler"])
+    yield _divergence(diagnostics["divergences"], points, diagnostics["sampler"])
     yield Check(
-        "R² of the lines", f"{seen['r_squared']:.2f}", f"at least {MIN_R_SQUARED:g}",
-        not seen["r_squared"] < MIN_R_SQUARED, "use more data sets, or temperatures closer together",
-        reason=f"not a line: R² = {seen['r_squared']:.2f}",
+        "R² of the lines", f"{diagnostics['r_squared']:.2f}", f"at least {MIN_R_SQUARED:g}",
+        not diagnostics["r_squared"] < MIN_R_SQUARED, "use more data sets, or temperatures closer together",
+        reason=f"not a line: R² = {diagnostics['r_squared']:.2f}",
     )  # fmt: skip
     yield check_precision(stderr, abs(value), "λ̂", "use more data sets")
 

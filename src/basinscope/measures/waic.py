@@ -12,7 +12,7 @@ from ..errors import InputError
 from ..estimates import Check, Estimate
 from ..landscape import Landscape, watanabe_nbeta
 from ..progress import Report, tracked
-from .evidence import Evidence, drawn, gather, of_posterior, temperature
+from .evidence import Evidence, gather, of_posterior, posterior_for_draws, temperature
 from .pointwise import Pointwise
 from .posterior import Posterior
 from .posterior_statistic import posterior_statistic
@@ -83,7 +83,7 @@ def waic(
         settings["nbeta"] = watanabe_nbeta(source.n)
     at = temperature(source, settings.get("nbeta"), beta)
     with tracked("waic", progress) as report:
-        return tempered(drawn(source, at, settings, report), report)
+        return tempered(posterior_for_draws(source, at, settings, report), report)
 
 
 def from_evidence(evidence: Evidence) -> Estimate:
@@ -120,9 +120,9 @@ def tempered(post: Posterior, report: Report) -> Estimate:
         return loss + (coefficient(part) + part.fluctuation) / n
 
     value, stderr = evidence.stream.estimate(coefficient, evidence.alive)
-    left = [np.delete(evidence.trace, chain, axis=0).var() for chain in range(len(evidence.trace))]
+    left_out = [np.delete(evidence.trace, chain, axis=0).var() for chain in range(len(evidence.trace))]
     capacity = post.nbeta**2 * float(evidence.trace.var())
-    capacity_stderr = post.nbeta**2 * math.sqrt((len(left) - 1) * float(np.var(left)))
+    capacity_stderr = post.nbeta**2 * math.sqrt((len(left_out) - 1) * float(np.var(left_out)))
     at, quadratic = post.outcome.at, post.sampler.quadratic
     rank = quadratic.basin(at) if quadratic.complete else None
     drop = max(0.0, post.sampler.bottom(at).drop)

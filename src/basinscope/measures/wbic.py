@@ -42,15 +42,15 @@ def wbic(land: Landscape | Posterior, *, progress: bool = True, **settings: Unpa
 
 def from_llc(land: Landscape, coefficient: Estimate) -> Estimate:
     """WBIC from a λ̂ measured at nβ = n/log n; refused at another."""
-    found = coefficient.diagnostics
-    refuse_other(land.n, found["nbeta"], "λ̂")
+    diagnostics = coefficient.diagnostics
+    refuse_other(land.n, diagnostics["nbeta"], "λ̂")
     scale = math.log(land.n)  # 1/β
     return Estimate(
         "wbic",
-        land.n * found["loss"] + scale * coefficient.value,
+        land.n * diagnostics["loss"] + scale * coefficient.value,
         scale * coefficient.stderr,
         coefficient.checks,
-        {**found, "llc": coefficient.value, "llc_stderr": coefficient.stderr},
+        {**diagnostics, "llc": coefficient.value, "llc_stderr": coefficient.stderr},
         coefficient.freedom,
     )
 

@@ -220,16 +220,16 @@ class _Drive:
             return
         self.last_told = time.monotonic()
         done, total = self.known + len(self.fresh), len(self.wanted)
-        left = self._forecast(executor.workers)
+        remaining = self._forecast(executor.workers)
         words = f"{done} of {total}" + (f", {len(self.failed)} failed" if self.failed else "")
-        self.report(done / total, words + (f", {left}" if left else ""))
+        self.report(done / total, words + (f", {remaining}" if remaining else ""))
         self.lease.tell(
             {
                 "study": self.plan.study.name,
                 "on": executor.name,
                 "workers": executor.workers,
                 "running": min(executor.workers, len(self.left)),
-                "left": None if left is None else str(left),
+                "left": None if remaining is None else str(remaining),
             }
         )
 

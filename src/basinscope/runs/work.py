@@ -103,28 +103,28 @@ def _together(study: Study, keys: Sequence[str], jobs: Sequence[Any], scratch: S
         if len(jobs) == 1 and study.group_key(jobs[0]) is None:
             yield {0: study.run(jobs[0], scratch)}
             return
-        given = study.run_group(jobs, scratch)
-        if isinstance(given, Iterator):
-            left = set(scratch.wanted)
-            for results in given:
-                left -= results.keys()
+        results_of_jobs = study.run_group(jobs, scratch)
+        if isinstance(results_of_jobs, Iterator):
+            missing = set(scratch.wanted)
+            for results in results_of_jobs:
+                missing -= results.keys()
                 yield results
-            if left:
+            if missing:
                 raise InputError(
-                    f"run_group must give the results of all jobs that are wanted: {len(left)} are missing"
+                    f"run_group must give the results of all jobs that are wanted: {len(missing)} are missing"
                 )
             return
-    if len(given) != len(jobs):
-        raise InputError(f"run_group must return one result per job: expected {len(jobs)}, got {len(given)}")
-    yield dict(enumerate(given))
+    if len(results_of_jobs) != len(jobs):
+        raise InputError(f"run_group must return one result per job: expected {len(jobs)}, got {len(results_of_jobs)}")
+    yield dict(enumerate(results_of_jobs))
 
 
 def _outcome(
-    study: Study, key: str, config: Mapping[str, Any], given: Any, origin: Mapping[str, Any], store: Store
+    study: Study, key: str, config: Mapping[str, Any], result: Any, origin: Mapping[str, Any], store: Store
 ) -> JobOutcome:
     """A result in the store, or the reason why there is none."""
     try:
-        result = _result(given, config)
+        result = _result(result, config)
         seed = {"seed": config["seed"]} if "seed" in config else {}
         entry = store.save(key, study.name, config, result, {**origin, **seed}, seconds=origin["seconds"])
     except StoreError:
@@ -136,12 +136,12 @@ def _outcome(
     return JobOutcome(key, entry)
 
 
-def _result(given: Any, config: Mapping[str, Any]) -> Result:
-    if isinstance(given, BaseException):
-        raise given
-    result = given if isinstance(given, Result) else Result([given])
+def _result(result: Any, config: Mapping[str, Any]) -> Result:
+    if isinstance(result, BaseException):
+        raise result
+    result = result if isinstance(result, Result) else Result([result])
     if not all(isinstance(row, Mapping) for row in result.rows):
-        raise InputError(f"a job must return a mapping from column to value, or a Result, got {given!r:.80}")
+        raise InputError(f"a job must return a mapping from column to value, or a Result, got {result!r:.80}")
     twice = sorted({name for row in result.rows for name in row if name in config})
     if twice:
         raise InputError(f"columns {', '.join(twice)} are settings of the job and in the table already — rename them")

@@ -40,11 +40,11 @@ class RunPlan:
 
     def next(self, waiting: deque[Unit]) -> Unit | None:
         """Take the first unit that would end in time, or that stops in time by itself; None where there is none."""
-        left = self.seconds_left()
-        for place, unit in enumerate(waiting if left > 0 else ()):
-            if self.study.stops_in_time or self.expected(unit) <= left:
+        seconds = self.seconds_left()
+        for place, unit in enumerate(waiting if seconds > 0 else ()):
+            if self.study.stops_in_time or self.expected(unit) <= seconds:
                 del waiting[place]
-                return replace(unit, until=time.time() + left)
+                return replace(unit, until=time.time() + seconds)
         return None
 
     def shared(self) -> tuple[str, str]:

@@ -67,10 +67,10 @@ class Slurm:
         reason = ""
         while open_keys and idle < TRIES and lost < KILLS and plan.more():
             until = time.time() + plan.seconds_left()
-            left = [replace(unit, until=until) for unit in units if unit.wanted & open_keys]
-            shares = [share for number in range(self.workers) if (share := left[number :: self.workers])]
-            given = [(reference, folders, url, [unit.plain() for unit in share]) for share in shares]
-            tasks = executor.map_array(share_of_work, *zip(*given, strict=True))
+            open_units = [replace(unit, until=until) for unit in units if unit.wanted & open_keys]
+            shares = [share for number in range(self.workers) if (share := open_units[number :: self.workers])]
+            arguments = [(reference, folders, url, [unit.plain() for unit in share]) for share in shares]
+            tasks = executor.map_array(share_of_work, *zip(*arguments, strict=True))
             stored = False
             try:
                 ended = False
