@@ -31,7 +31,7 @@ Build = Callable[[nn.Module], Optimizer]
 OPTIMIZERS: dict[str, Build] = {
     "SGD": lambda net: SGD(net.parameters(), lr=1e-2),
     "Adam": lambda net: Adam(net.parameters(), lr=1e-3),
-    "OnlineNGD (paper)": lambda net: OnlineNGD(net.parameters(), **preset("paper")),
+    "OnlineNGD (paper)": lambda net: OnlineNGD(net.parameters(), **preset("saghir-2024")),
     "OnlineNGD (kaldi)": lambda net: OnlineNGD(net.parameters(), lr=1e-2, **preset("kaldi")),
     "KFAC": lambda net: KFAC(net, lr=1e-3, alpha=1.0),
     "KFAC, every 10": lambda net: KFAC(net, lr=1e-3, alpha=1.0, eta=0.05, update_period=10),

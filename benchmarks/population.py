@@ -30,9 +30,9 @@ from basinscope.zoo import models
 HERE = Path(__file__).parent
 RESULTS = HERE / "results"
 BUILDERS: dict[str, Callable[[], nn.Module]] = {
-    "MLP": models.flatness_mlp,
-    "BigMLP": models.flatness_big_mlp,
-    "CNN": models.flatness_cnn,
+    "MLP": lambda: models.ffnn([49, 70, 10]),
+    "BigMLP": lambda: models.ffnn([49, 70, 70, 10]),
+    "CNN": lambda: models.convnet([1, 15, 20, 10]),
 }
 SAMPLES = 20_000
 

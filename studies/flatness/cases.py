@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from basinscope.errors import InputError
 from basinscope.landscape import Landscape, Parameters
 from basinscope.zoo.data import DataSet, load
-from basinscope.zoo.models import flatness_big_mlp, flatness_cnn, flatness_mlp
+from basinscope.zoo.models import convnet, ffnn
 from studies.common.measuring import device
 
 from .jobs import Network
@@ -84,12 +84,11 @@ def network_of(job: Network) -> nn.Module:
         4210
     """
     if job.architecture == "mlp":
-        return flatness_mlp(job.width)
+        return ffnn([49, job.width, 10])
     if job.architecture == "bigmlp":
-        return flatness_big_mlp(job.width)
+        return ffnn([49, job.width, job.width, 10])
     if job.architecture == "cnn":
-        first, second = job.channels
-        return flatness_cnn((first, second))
+        return convnet([1, *job.channels, 10])
     raise InputError(f"architecture must be 'mlp', 'bigmlp' or 'cnn', got {job.architecture!r}")
 
 

@@ -105,7 +105,7 @@ def momentum(job: Training) -> dict[str, Any]:
 
 def settings(job: Training, kind: str) -> dict[str, Any]:
     """The paper's settings of a natural gradient, those of the job aside; `accurate` has no rounding errors."""
-    options = {**preset("paper", "online" if kind == "accurate" else kind), **momentum(job)}
+    options = {**preset("saghir-2024", "online" if kind == "accurate" else kind), **momentum(job)}
     return {**options, "single": False} if kind == "accurate" else options
 
 

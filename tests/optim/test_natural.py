@@ -304,9 +304,15 @@ def test_large_networks_are_refused_by_the_exact_form():
         optimizer.observe(read((torch.randn(2, 20000), torch.randn(2, 2))))
 
 
+def test_presets_are_still_there_by_their_former_names():
+    for former, name in (("paper", "saghir-2024"), ("paper-figure-1", "saghir-2024-figure-1")):
+        with pytest.warns(DeprecationWarning, match=f"preset '{former}' is now called '{name}'"):
+            assert preset(former, "kfac") == preset(name, "kfac")
+
+
 def test_presets_build_their_optimizers():
     net, land = network(torch.float32)
-    for name in ("paper", "paper-figure-1"):
+    for name in ("saghir-2024", "saghir-2024-figure-1"):
         for kind, build in (("exact", ExactNGD), ("kfac", KFAC)):
             move(net, build(net, **preset(name, kind)), land.samples)
         move(net, OnlineNGD(net.parameters(), **preset(name)), land.samples)

@@ -106,7 +106,7 @@ def test_it_needs_a_momentum():
 
 @pytest.mark.parametrize("kind", ["exact", "kfac", "online"])
 def test_the_papers_presets_have_it(kind):
-    options = preset("paper", kind)
+    options = preset("saghir-2024", kind)
     assert (options["momentum"], options["nesterov"]) == (0.9, True)
 
 
@@ -206,4 +206,4 @@ def test_in_single_precision_the_published_arithmetic_loses_its_orthonormal_basi
         products = state.basis.double() @ state.basis.double().mT
         error = float((products - torch.eye(len(products), dtype=f64)).abs().max())
         assert (error > 0.1) == lost
-    assert preset("paper")["single"]
+    assert preset("saghir-2024")["single"]

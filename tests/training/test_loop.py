@@ -12,7 +12,7 @@ from basinscope.landscape import Landscape
 from basinscope.optim import KFAC, EntropySGD, ExactNGD, OnlineNGD
 from basinscope.training import Below, EarlyStop, Every, Flat, Measure, histories, load_checkpoint, train
 from basinscope.training.batches import Batches
-from basinscope.training.hooks import Clock
+from basinscope.training.hooks import TrainingClock
 from training_cases import OPTIMIZERS, data, network
 
 f64 = torch.float64
@@ -170,7 +170,7 @@ def test_lbfgs_needs_all_samples():
 
 
 def test_every():
-    clocks = [Clock(step, 3 * step, 7) for step in range(30)]
+    clocks = [TrainingClock(step, 3 * step, 7) for step in range(30)]
     steps, epochs = Every(steps=4), Every(epochs=2)
     pairs = list(itertools.pairwise(clocks))
     assert [b.step for a, b in pairs if steps.due(a, b)] == [4, 8, 12, 16, 20, 24, 28]

@@ -30,6 +30,14 @@ MEMBERS = [
 STEPS = 45  # over a block's end
 
 
+def mlp():
+    return models.ffnn([49, 70, 10])
+
+
+def cnn():
+    return models.convnet([1, 15, 20, 10])
+
+
 def double(build):
     return lambda: build().double()
 
@@ -54,9 +62,9 @@ def assert_equal_weights(net, other, **tolerance):
 
 
 NETWORKS = {
-    "mlp": (models.flatness_mlp, Stacked),
-    "big_mlp": (models.flatness_big_mlp, Stacked),
-    "cnn": (models.flatness_cnn, Stacked),
+    "mlp": (mlp, Stacked),
+    "big_mlp": (lambda: models.ffnn([49, 70, 70, 10]), Stacked),
+    "cnn": (cnn, Stacked),
     "tanh": (lambda: models.ffnn([49, 6, 5, 10], "tanh"), Stacked),
     "sigmoid, no bias": (lambda: models.ffnn([49, 6, 10], "sigmoid", bias=False), Stacked),
     "softmax regression": (lambda: models.ffnn([49, 10]), Stacked),
@@ -141,7 +149,7 @@ def test_a_rate_that_falls_along_a_cosine_is_torchs_scheduler():
         {"rescale": False, "update_period": 1, "eta": 0.1, "alpha": 1.0},
     ],
 )
-@pytest.mark.parametrize("build", [models.flatness_cnn, lambda: models.ffnn([49, 7, 10], "gelu")])
+@pytest.mark.parametrize("build", [cnn, lambda: models.ffnn([49, 7, 10], "gelu")])
 def test_online_natural_gradient_is_that_of_the_optimizer(settings, build):
     build = double(build)
     members = [replace(member, lr=0.1 * member.lr) for member in MEMBERS[:3]]
@@ -197,9 +205,17 @@ def test_a_transformer_population():
 
 def test_float32_stays_close_to_the_twin():
     data = (IMAGES.float(), LABELS)
-    population = Population(models.flatness_cnn, MEMBERS, data)
+    population = Population(cnn, MEMBERS, data)
     population.train(STEPS, progress=False)
-    alone = twin(population, models.flatness_cnn, 0, STEPS, torch.optim.Adam, nn.functional.cross_entropy, data)
+    alone = twin(
+        population,
+        cnn,
+        0,
+        STEPS,
+        torch.optim.Adam,
+        nn.functional.cross_entropy,
+        data,
+    )
     assert_equal_weights(population.model(0), alone, rtol=1e-3, atol=1e-4)
 
 
@@ -214,7 +230,7 @@ def test_a_member_does_not_depend_on_its_company():
 
 
 def test_turns_within_a_memory_bound_change_nothing():
-    build = double(models.flatness_cnn)
+    build = double(cnn)
     whole = Population(build, MEMBERS, (IMAGES, LABELS))
     bounded = Population(build, MEMBERS, (IMAGES, LABELS), memory=1)
     whole.train(20, progress=False)
@@ -244,16 +260,16 @@ def test_evaluation_is_that_of_the_landscape(name):
 
 
 def test_parameters_are_stacked_in_the_members_order():
-    population = Population(models.flatness_mlp, MEMBERS, (IMAGES.float(), LABELS))
+    population = Population(mlp, MEMBERS, (IMAGES.float(), LABELS))
     for m, member in enumerate(MEMBERS):
         torch.manual_seed(member.seed)
-        fresh = models.flatness_mlp()
+        fresh = mlp()
         for name, parameter in fresh.named_parameters():
             assert torch.equal(population.parameters[name][m], parameter)
 
 
 def test_networks_may_be_given():
-    nets = [models.flatness_mlp() for _ in MEMBERS]
+    nets = [mlp() for _ in MEMBERS]
     population = Population(nets, MEMBERS, (IMAGES.float(), LABELS))
     assert_equal_weights(population.model(2), nets[2])
     population.train(3, progress=False)
@@ -294,10 +310,10 @@ def test_members_that_diverge_are_frozen_and_reported(build):
 
 def test_a_ceiling_catches_adam_which_never_overflows():
     members = [Member(seed=1, lr=0.01), Member(seed=1, lr=1e3)]
-    population = Population(models.flatness_mlp, members, (IMAGES.float(), LABELS))
+    population = Population(mlp, members, (IMAGES.float(), LABELS))
     population.train(64, progress=False)
     assert population.diverged == {1: 0}
-    strict = Population(models.flatness_mlp, members, (IMAGES.float(), LABELS), ceiling=1e-3)
+    strict = Population(mlp, members, (IMAGES.float(), LABELS), ceiling=1e-3)
     strict.train(64, progress=False)
     assert strict.diverged == {0: 0, 1: 0}
 
@@ -345,7 +361,7 @@ from basinscope.zoo import models
 torch.set_num_threads(1)
 x = torch.linspace(0, 1, 60 * 49).view(60, 49)
 members = [Member(seed=s, lr=0.01, batch_size=8) for s in range(3)]
-population = Population(models.flatness_mlp, members, (x, torch.arange(60) % 10))
+population = Population(lambda: models.ffnn([49, 70, 10]), members, (x, torch.arange(60) % 10))
 population.train(int(sys.argv[2]), checkpoint=sys.argv[1], save_every=1e-9, progress=False)
 """
 
@@ -366,7 +382,7 @@ def test_a_killed_run_goes_on_from_its_last_checkpoint(tmp_path):
         process.wait()
     x = torch.linspace(0, 1, 60 * 49).view(60, 49)
     members = [Member(seed=s, lr=0.01, batch_size=8) for s in range(3)]
-    resumed, undisturbed = (Population(models.flatness_mlp, members, (x, torch.arange(60) % 10)) for _ in range(2))
+    resumed, undisturbed = (Population(mlp, members, (x, torch.arange(60) % 10)) for _ in range(2))
     resumed.load(path)
     stop = resumed.step + 40
     assert 0 < resumed.step < 10_000_000
@@ -377,7 +393,7 @@ def test_a_killed_run_goes_on_from_its_last_checkpoint(tmp_path):
 
 
 def test_a_population_can_go_back_to_a_checkpoint(tmp_path):
-    population = Population(models.flatness_mlp, [Member(lr=0.01), Member(lr=1e3)], (IMAGES.float(), LABELS))
+    population = Population(mlp, [Member(lr=0.01), Member(lr=1e3)], (IMAGES.float(), LABELS))
     population.save(tmp_path / "start.npz")
     population.train(40, progress=False)
     after = population.parameters
@@ -394,15 +410,15 @@ def test_a_population_can_go_back_to_a_checkpoint(tmp_path):
 def test_checkpoints_of_others_are_refused(tmp_path):
     path = tmp_path / "population.npz"
     data = (IMAGES.float(), LABELS)
-    Population(models.flatness_mlp, MEMBERS, data).train(2, checkpoint=path, progress=False)
+    Population(mlp, MEMBERS, data).train(2, checkpoint=path, progress=False)
     others = {
-        "members: 4 there, 3 here": Population(models.flatness_mlp, MEMBERS[:3], data),
-        "members: the first difference is at 0": Population(models.flatness_mlp, [MEMBERS[1], *MEMBERS[1:]], data),
-        "data: ": Population(models.flatness_mlp, MEMBERS, (IMAGES.float() + 1, LABELS)),
+        "members: 4 there, 3 here": Population(mlp, MEMBERS[:3], data),
+        "members: the first difference is at 0": Population(mlp, [MEMBERS[1], *MEMBERS[1:]], data),
+        "data: ": Population(mlp, MEMBERS, (IMAGES.float() + 1, LABELS)),
         "optimizer: the first difference is at 0: Adam there, SGD here": Population(
-            models.flatness_mlp, MEMBERS, data, optimizer="sgd"
+            mlp, MEMBERS, data, optimizer="sgd"
         ),
-        "parameters: ": Population(models.flatness_big_mlp, MEMBERS, data),
+        "parameters: ": Population(lambda: models.ffnn([49, 70, 70, 10]), MEMBERS, data),
     }
     for message, other in others.items():
         with pytest.raises(InputError, match=message):
@@ -410,9 +426,9 @@ def test_checkpoints_of_others_are_refused(tmp_path):
     content = path.read_bytes()
     path.write_bytes(content[: len(content) // 2])
     with pytest.raises(InputError, match=r"population.npz is no checkpoint .* delete it to start afresh"):
-        Population(models.flatness_mlp, MEMBERS, data).train(2, checkpoint=path, progress=False)
+        Population(mlp, MEMBERS, data).train(2, checkpoint=path, progress=False)
     with pytest.raises(InputError, match="is not there"):
-        Population(models.flatness_mlp, MEMBERS, data).load(tmp_path / "nothing.npz")
+        Population(mlp, MEMBERS, data).load(tmp_path / "nothing.npz")
 
 
 def other_buffer():
@@ -437,11 +453,11 @@ class Reading(nn.Module):
     [
         (lambda p: p(members=[]), "non-empty list of Member"),
         (lambda p: p(members=[{"seed": 1}]), "non-empty list of Member"),
-        (lambda p: p(models=[models.flatness_mlp()]), "or 4 networks, got 1 networks"),
-        (lambda p: p(models=models.flatness_mlp()), "got Sequential"),
+        (lambda p: p(models=[mlp()]), "or 4 networks, got 1 networks"),
+        (lambda p: p(models=mlp()), "got Sequential"),
         (lambda p: p(models=lambda: 3), "torch.nn.Modules, got int for member 0"),
         (
-            lambda p: p(models=[models.flatness_mlp(), models.flatness_big_mlp(), *[models.flatness_mlp()] * 2]),
+            lambda p: p(models=[mlp(), models.ffnn([49, 70, 70, 10]), *[mlp()] * 2]),
             "members must be of one architecture: member 1",
         ),
         (
@@ -476,7 +492,7 @@ class Reading(nn.Module):
     ],
 )
 def test_bad_input(call, match):
-    def make(models=models.flatness_mlp, members=MEMBERS, **settings):
+    def make(models=mlp, members=MEMBERS, **settings):
         return Population(models, members, (IMAGES.float(), LABELS), **settings)
 
     with pytest.raises(InputError, match=match):

@@ -11,9 +11,7 @@ from chance import assert_within
 BUILDERS = {
     "ffnn": (lambda: models.ffnn([9, 5, 4, 3], "tanh"), torch.rand(6, 1, 3, 3)),
     "deep_linear": (lambda: models.deep_linear([9, 4, 3], bias=True), torch.rand(6, 9)),
-    "mlp": (models.flatness_mlp, torch.rand(6, 1, 7, 7)),
-    "big_mlp": (models.flatness_big_mlp, torch.rand(6, 1, 7, 7)),
-    "cnn": (models.flatness_cnn, torch.rand(6, 1, 7, 7)),
+    "convnet": (lambda: models.convnet([1, 15, 20, 10]), torch.rand(6, 1, 7, 7)),
     "lenet5": (models.lenet5, torch.rand(6, 1, 28, 28)),
     "resnet": (lambda: models.resnet(1, 4), torch.rand(6, 3, 16, 16)),
     "transformer": (lambda: models.transformer(11, 5, layers=2, width=8, heads=2), torch.randint(11, (6, 5))),
@@ -25,17 +23,35 @@ def count(model):
 
 
 def test_parameter_counts():
-    assert [count(build()) for build in (models.flatness_mlp, models.flatness_big_mlp, models.flatness_cnn)] == [
-        4210,
-        9180,
-        4680,
-    ]
+    assert count(models.convnet([1, 15, 20, 10])) == 4680
     assert count(models.lenet5()) == 61706
     assert count(models.ffnn([784, 1024, 1024, 10])) == 1863690
     # ResNet-20 of He et al. has 269,722 parameters with shortcuts that pad by zeros, 272,474 with 1 × 1 convolutions
     assert count(models.resnet(3, 16)) == 272474
     # embeddings 11·8 + 5·8, per block 2·16 + 4·64 + 32 + 2·8·32 + 40, final norm 16, read-out 88
     assert count(models.transformer(11, 5, layers=2, width=8, heads=2)) == 128 + 2 * (32 + 256 + 32 + 512 + 40) + 104
+
+
+@pytest.mark.parametrize(
+    ("former", "same"),
+    [
+        ("flatness_mlp", lambda: models.ffnn([49, 70, 10])),
+        ("flatness_big_mlp", lambda: models.ffnn([49, 70, 70, 10])),
+        ("flatness_cnn", lambda: models.convnet([1, 15, 20, 10])),
+    ],
+)
+def test_networks_of_a_study_are_still_there_by_their_former_names(former, same):
+    with pytest.warns(DeprecationWarning, match=f"{former} is now called") as warned:
+        build = getattr(models, former)
+    assert warned[0].filename == __file__
+    nets = []
+    for make in (build, same):
+        torch.manual_seed(0)
+        nets.append(make())
+    assert str(nets[0]) == str(nets[1])
+    assert all(map(torch.equal, nets[0].parameters(), nets[1].parameters()))
+    with pytest.raises(AttributeError, match="no attribute 'flatness'"):
+        _ = models.flatness
 
 
 @pytest.mark.parametrize("name", BUILDERS)

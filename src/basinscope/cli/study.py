@@ -22,7 +22,7 @@ from .listing import table_of
 from .options import Json, complete_study
 
 if TYPE_CHECKING:
-    from ..runs.driver import Summary
+    from ..runs.driver import RunSummary
     from ..runs.executors.base import Executor
     from ..runs.references import Named
     from ..runs.status import Status
@@ -245,7 +245,7 @@ def _terminable() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-def _print_summary(summary: Summary) -> None:
+def _print_summary(summary: RunSummary) -> None:
     console = Console(highlight=False)
     for key, reason in summary.aside.items():
         console.print(f"[yellow]damaged result[/] {key[:12]} set aside: {escape(reason)}")

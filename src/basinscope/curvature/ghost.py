@@ -19,7 +19,7 @@ from ..samples import Samples
 from .gradients import Gradients
 from .likelihood import count, random_root, with_drawn_labels
 from .stack_traces import stack_traces
-from .trace import Trace
+from .trace import TraceEstimate
 
 MAX_ROOTS = 128  # backward passes beyond which a trace is sampled instead
 DRAWS_AT_ONCE = 12  # independent random roots or labels before a standard error is believed
@@ -36,7 +36,7 @@ def layer_traces(
     seed: int = 0,
     memory: int | None = None,
     report: Report = lambda fraction, text: None,
-) -> Trace:
+) -> TraceEstimate:
     """Tr F (`matrix="fisher"`) or Tr C (`"covariance"`), whole and with a block for each parameter.
 
     The trace is exact for plain stacks of linear layers, in closed form, and otherwise by one backward pass for each of
@@ -55,13 +55,13 @@ def layer_traces(
         return _sampled(land, lambda first, number: _labels(land, first, number, memory), rtol, seed, report)
     stack = stack_traces(land, curved=False, memory=memory, report=report) if matrix == "fisher" else None
     if stack is not None:
-        return Trace.exact(stack.fisher.values(), "closed form", 1)
+        return TraceEstimate.exact(stack.fisher.values(), "closed form", 1)
     roots = count(land, matrix)
     if roots > MAX_ROOTS:
         return _sampled(land, lambda first, number: _norms(_Random(land, first, number, memory)), rtol, seed, report)
     norms = _norms(Gradients(land, matrix, memory), report)
     traces = (float(norms[name].sum()) if name in norms else 0.0 for name in land.parameters)
-    return Trace.exact(traces, "gradient norms", roots)
+    return TraceEstimate.exact(traces, "gradient norms", roots)
 
 
 class _Random(Gradients):
@@ -94,7 +94,7 @@ def _labels(land: Landscape, seed: int, number: int, memory: int | None) -> dict
     return {name: torch.cat([traces[name] for traces in sets]) for name in sets[0]}
 
 
-def _sampled(land: Landscape, block: Block, rtol: float, seed: int, report: Report) -> Trace:
+def _sampled(land: Landscape, block: Block, rtol: float, seed: int, report: Report) -> TraceEstimate:
     """Independent estimates until their standard error meets rtol."""
     traces: dict[str, Tensor] = {}  # k estimates of each parameter's trace
     while True:
@@ -109,4 +109,4 @@ def _sampled(land: Landscape, block: Block, rtol: float, seed: int, report: Repo
             zero = torch.zeros(k)
             parts = [traces.get(name, zero) for name in land.parameters]
             blocks = tuple((float(part.mean()), float(part.std()) / math.sqrt(k)) for part in parts)
-            return Trace(value, stderr, k - 1, "sampled gradient norms", k, blocks)
+            return TraceEstimate(value, stderr, k - 1, "sampled gradient norms", k, blocks)

@@ -33,7 +33,7 @@ MAX_DECREMENT_SHARE = 0.1  # of the criterion, that the Newton decrement may be 
 
 
 @dataclass(frozen=True)
-class Mean:
+class SampleMean:
     """A quadratic form of the samples' gradients, averaged over samples.
 
     Attributes:
@@ -117,7 +117,7 @@ class Sandwich:
                 rows[:, piece.index] += piece.values[:, 0].double()
             yield rows
 
-    def mean(self, form: Callable[[Tensor, Tensor], Tensor]) -> Mean:
+    def mean(self, form: Callable[[Tensor, Tensor], Tensor]) -> SampleMean:
         """The mean over samples of form(g, H_Λ⁻¹ g), for rows g and solutions (m, d)."""
         values, criteria, total = [], [], torch.zeros_like(self.penalty)
         for rows in self.gradients():
@@ -129,7 +129,7 @@ class Sandwich:
         error = float(per_sample.std()) / self.land.n**0.5 if self.land.n > 1 else math.inf
         return self._mean(float(per_sample.mean()), error, float(torch.cat(criteria).mean()), total)
 
-    def squared(self) -> Mean:
+    def squared(self) -> SampleMean:
         """Tr((C_Λ H_Λ⁻¹)²)."""
         product, total = torch.zeros_like(self.matrix), torch.zeros_like(self.penalty)
         for rows in self.gradients():
@@ -138,9 +138,9 @@ class Sandwich:
         product /= self.land.n
         return self._mean(float((product * product.T).sum()), None, float(product.trace()), total)
 
-    def _mean(self, value: float, error: float | None, criterion: float, total: Tensor) -> Mean:
+    def _mean(self, value: float, error: float | None, criterion: float, total: Tensor) -> SampleMean:
         gradient = total / self.land.n
-        return Mean(value, error, criterion / self.land.n, float(gradient @ self.solve(gradient[None])[0]))
+        return SampleMean(value, error, criterion / self.land.n, float(gradient @ self.solve(gradient[None])[0]))
 
     def solve(self, rows: Tensor) -> Tensor:
         """H_Λ⁻¹ applied to every row."""

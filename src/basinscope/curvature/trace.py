@@ -25,7 +25,7 @@ PROBE_MARGIN = 1.2  # more probes than the pilot asks for: its own standard erro
 
 
 @dataclass(frozen=True)
-class Trace:
+class TraceEstimate:
     """A trace, and those of the diagonal blocks asked for.
 
     Attributes:
@@ -43,7 +43,7 @@ class Trace:
     blocks: tuple[tuple[float, float], ...] = ()
 
     @classmethod
-    def exact(cls, blocks: Iterable[float], method: str, spent: int) -> Trace:
+    def exact(cls, blocks: Iterable[float], method: str, spent: int) -> TraceEstimate:
         """The trace from those of all diagonal blocks, without error."""
         parts = tuple((value, 0.0) for value in blocks)
         return cls(math.fsum(value for value, _ in parts), 0.0, math.inf, method, spent, parts)
@@ -165,7 +165,7 @@ def estimate_trace(
     sizes: Sequence[int] | None = None,
     memory: int | None = None,
     report: Callable[[float, str], None] = lambda fraction, text: None,
-) -> Trace:
+) -> TraceEstimate:
     """Tr A until its standard error is at most max(rtol · |offset + Tr A|, atol) or the products are spent.
 
     Starts with Hutchinson. Where that would need many probes, the trace is taken exactly if the dimension is no larger
@@ -221,17 +221,17 @@ def estimate_trace(
         probes.grow(more)
         spent += more
     blocks = probes.blocks() if isinstance(probes, Hutchinson) and sizes is not None else ()
-    return Trace(value, stderr, freedom, probes.method, spent, blocks)
+    return TraceEstimate(value, stderr, freedom, probes.method, spent, blocks)
 
 
-def exact_trace(operator: Operator, sizes: Sequence[int] | None = None, spent: int = 0) -> Trace:
+def exact_trace(operator: Operator, sizes: Sequence[int] | None = None, spent: int = 0) -> TraceEstimate:
     """Tr A = Σ_j e_jᵀ A e_j, one product per dimension."""
     diagonal = []
     for columns in torch.eye(operator.dimension, dtype=operator.dtype, device=operator.device).split(PROBES_AT_ONCE, 1):
         diagonal.append((columns * (operator @ columns)).double().sum(0).cpu())
     parts = torch.cat(diagonal)
     blocks = () if sizes is None else tuple((float(part.sum()), 0.0) for part in parts.split(list(sizes)))
-    return Trace(float(parts.sum()), 0.0, math.inf, "exact", spent + operator.dimension, blocks)
+    return TraceEstimate(float(parts.sum()), 0.0, math.inf, "exact", spent + operator.dimension, blocks)
 
 
 def _fits(operator: Operator, memory: int | None, products: int) -> bool:

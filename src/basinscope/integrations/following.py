@@ -11,7 +11,7 @@ from torch import nn
 from ..errors import BasinscopeError, InputError
 from ..estimates import VERDICTS, Estimate
 from ..landscape import Landscape
-from ..training.hooks import Clock, Measure, Row
+from ..training.hooks import Measure, Row, TrainingClock
 from ..training.trainer import evaluating
 
 
@@ -68,7 +68,7 @@ class Following:
         >>> x = torch.ones(4, 1)
         >>> wanted = [Measure(bs.trace, Every(steps=2))]
         >>> follow = Following(wanted, lambda net: bs.Landscape(net, "mse", (x, x)))
-        >>> follow.look(torch.nn.Linear(1, 1), Clock(1, 1, 4), Clock(2, 2, 4))["trace"]
+        >>> follow.look(torch.nn.Linear(1, 1), TrainingClock(1, 1, 4), TrainingClock(2, 2, 4))["trace"]
         2.0
     """
 
@@ -83,7 +83,7 @@ class Following:
         self._measures, self._landscape = tuple(measures), landscape
         self.rows: list[Row] = []
 
-    def look(self, model: nn.Module, before: Clock | None, now: Clock) -> Row:
+    def look(self, model: nn.Module, before: TrainingClock | None, now: TrainingClock) -> Row:
         """The row of what is due; empty when nothing is. `before` is None before the first step.
 
         Looking changes nothing: modes and generators are as they were. A network that no landscape can be made of is

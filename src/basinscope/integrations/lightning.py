@@ -14,7 +14,7 @@ from ..errors import InputError
 from ..landscape import Landscape
 from ..losses import PerSample
 from ..samples import Samples
-from ..training.hooks import Clock, Measure, Row
+from ..training.hooks import Measure, Row, TrainingClock
 from .following import Following, numbers
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class Measurements(Callback):
         self._data, self._loss = data, loss
         self._samples: tuple[str | PerSample, Samples] | None = None
         self._following = Following(measures, self._landscape)
-        self._clock = Clock(0, 0, 1)
+        self._clock = TrainingClock(0, 0, 1)
 
     @property
     def rows(self) -> list[Row]:
@@ -69,7 +69,7 @@ class Measurements(Callback):
         before, self._clock = self._clock, _clock(trainer)
         self._look(trainer, pl_module, before)
 
-    def _look(self, trainer: Any, module: Any, before: Clock | None) -> None:
+    def _look(self, trainer: Any, module: Any, before: TrainingClock | None) -> None:
         if not trainer.is_global_zero:
             return
         curves = numbers(self._following.look(module, before, self._clock))
@@ -87,7 +87,7 @@ class Measurements(Callback):
         return Landscape(module, *self._samples)
 
 
-def _clock(trainer: Any) -> Clock:
+def _clock(trainer: Any) -> TrainingClock:
     per_epoch = trainer.num_training_batches
     batches = trainer.fit_loop.epoch_loop.total_batch_idx + 1
-    return Clock(trainer.global_step, batches, per_epoch)
+    return TrainingClock(trainer.global_step, batches, per_epoch)

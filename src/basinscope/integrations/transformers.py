@@ -10,7 +10,7 @@ from torch import nn
 from ..errors import InputError
 from ..landscape import Landscape
 from ..losses import PerSample
-from ..training.hooks import Clock, Measure, Row
+from ..training.hooks import Measure, Row, TrainingClock
 from .following import Following, numbers
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class Measurements(TrainerCallback):
     ) -> None:
         self._trainer, self._data, self._loss = trainer, data, loss
         self._following = Following(measures, self._landscape)
-        self._clock = Clock(0, 0, 1)
+        self._clock = TrainingClock(0, 0, 1)
 
     @property
     def rows(self) -> list[Row]:
@@ -60,11 +60,11 @@ class Measurements(TrainerCallback):
         before, self._clock = self._clock, self._now(state)
         self._look(state, before, kwargs["model"])
 
-    def _now(self, state: Any) -> Clock:
+    def _now(self, state: Any) -> TrainingClock:
         per_epoch = max(1, round(state.max_steps / max(1, state.num_train_epochs)))
-        return Clock(state.global_step, state.global_step, per_epoch)
+        return TrainingClock(state.global_step, state.global_step, per_epoch)
 
-    def _look(self, state: Any, before: Clock | None, model: Any) -> None:
+    def _look(self, state: Any, before: TrainingClock | None, model: Any) -> None:
         if not state.is_world_process_zero:
             return
         network = self._trainer.accelerator.unwrap_model(model)

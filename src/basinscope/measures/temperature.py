@@ -41,7 +41,7 @@ class TemperatureRegression(Estimate):
 
 
 @dataclass(frozen=True)
-class Line:
+class FittedLine:
     """A straight line y = intercept + slope·x by generalized least squares.
 
     Attributes:
@@ -173,7 +173,7 @@ def regression_of(
     return TemperatureRegression("temperature_regression", value, stderr, checks, diagnostics, freedom=freedom)
 
 
-def line_fit(x: Sequence[float] | Array, y: Sequence[float] | Array, covariance: Array) -> Line:
+def line_fit(x: Sequence[float] | Array, y: Sequence[float] | Array, covariance: Array) -> FittedLine:
     """y = a + bx by generalized least squares: (a, b) = (XᵀC⁻¹X)⁻¹XᵀC⁻¹y with X = [1, x].
 
     Examples:
@@ -191,7 +191,7 @@ def line_fit(x: Sequence[float] | Array, y: Sequence[float] | Array, covariance:
     normal = np.linalg.inv(whitened.T @ whitened)
     intercept, slope = normal @ whitened.T @ target
     residuals = values - design @ np.array([intercept, slope])
-    return Line(float(intercept), float(slope), float(np.sqrt(normal[1, 1])), residuals)
+    return FittedLine(float(intercept), float(slope), float(np.sqrt(normal[1, 1])), residuals)
 
 
 def pooled(values: Array, stderrs: Array) -> tuple[float, float, float]:
@@ -230,7 +230,7 @@ def _ladder(land: Landscape, betas: Sequence[float] | None) -> list[float]:
     return ladder
 
 
-def _fitted(means: Sequence[TemperedMean], values: Sequence[float] | None = None) -> Line:
+def _fitted(means: Sequence[TemperedMean], values: Sequence[float] | None = None) -> FittedLine:
     """The line through the means of one data set, or through other values at their temperatures with their weights."""
     return line_fit(
         [1 / mean.beta for mean in means],

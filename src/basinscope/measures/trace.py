@@ -10,7 +10,7 @@ from ..curvature.ghost import layer_traces
 from ..curvature.operators import CurvatureOperator, hessian, residual
 from ..curvature.piecewise import piecewise_affine
 from ..curvature.stack_traces import stack_traces
-from ..curvature.trace import Trace, estimate_trace
+from ..curvature.trace import TraceEstimate, estimate_trace
 from ..deprecated import warn_renamed
 from ..errors import InputError
 from ..estimates import Check, Estimate
@@ -83,10 +83,10 @@ def hessian_trace(land: Landscape, **options: Any) -> Estimate:
 def _parts(
     land: Landscape, matrix: str, rtol: float, per_layer: bool, max_products: int, seed: int, memory: int | None,
     report: Report,
-) -> tuple[Trace | None, Trace | None]:  # fmt: skip
+) -> tuple[TraceEstimate | None, TraceEstimate | None]:  # fmt: skip
     """The part of the trace that comes from gradients, and the part that comes from products."""
 
-    def probed(operator: CurvatureOperator, offset: float, share: float = 1.0) -> Trace:
+    def probed(operator: CurvatureOperator, offset: float, share: float = 1.0) -> TraceEstimate:
         sizes = [tensor.numel() for tensor in land.parameters.values()] if per_layer else None
         return estimate_trace(
             operator, rtol=share * rtol, offset=offset, max_products=max_products, seed=seed, sizes=sizes,
@@ -99,8 +99,8 @@ def _parts(
         return None, probed(hessian(land, memory=memory), offset=0.0)
     stack = stack_traces(land, curved=True, memory=memory, report=report)
     if stack is not None:
-        rest = Trace.exact(stack.residual.values(), "closed form", 0)
-        return Trace.exact(stack.fisher.values(), "closed form", 1), rest
+        rest = TraceEstimate.exact(stack.residual.values(), "closed form", 0)
+        return TraceEstimate.exact(stack.fisher.values(), "closed form", 1), rest
     gradients = layer_traces(land, "fisher", rtol=rtol / 2, seed=seed, memory=memory, report=report)
     if piecewise_affine(land):
         return gradients, None
@@ -113,8 +113,8 @@ def _estimate(
     matrix: str,
     rtol: float,
     per_layer: bool,
-    from_gradients: Trace | None,
-    from_products: Trace | None,
+    from_gradients: TraceEstimate | None,
+    from_products: TraceEstimate | None,
 ) -> Estimate:
     parts = [part for part in (from_gradients, from_products) if part is not None]
     value, stderr = math.fsum(part.value for part in parts), math.hypot(*(part.stderr for part in parts))
@@ -150,7 +150,7 @@ def check_trace(value: float, stderr: float, rtol: float) -> Check:
     )  # fmt: skip
 
 
-def _freedom(parts: list[Trace]) -> float:
+def _freedom(parts: list[TraceEstimate]) -> float:
     """Degrees of freedom of a sum of independent estimates (Welch and Satterthwaite)."""
     total = math.fsum(part.stderr**2 for part in parts)
     spread = math.fsum(part.stderr**4 / part.freedom for part in parts if part.stderr > 0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..deprecated import warn_renamed
 from ..errors import InputError
 
 _KINDS = ("exact", "kfac", "online")
@@ -28,25 +29,29 @@ _KALDI: dict[str, Any] = {
 }  # fmt: skip
 
 PRESETS: dict[str, dict[str, dict[str, Any]]] = {
-    "paper": _SAGHIR,
-    "paper-figure-1": {kind: {**options, "alpha": 0.01} for kind, options in _SAGHIR.items()},
+    "saghir-2024": _SAGHIR,
+    "saghir-2024-figure-1": {kind: {**options, "alpha": 0.01} for kind, options in _SAGHIR.items()},
     "kaldi": {"online": _KALDI},
 }
+_FORMER = {"paper": "saghir-2024", "paper-figure-1": "saghir-2024-figure-1"}
 
 
 def preset(name: str, kind: str = "online") -> dict[str, Any]:
     """Published options of `ExactNGD`, `KFAC` or `OnlineNGD` (kind `exact`, `kfac`, `online`), by name.
 
-    `paper` and `paper-figure-1` are those of Saghir, Raghavendra, Liu and Gunter, "NGD converges to less degenerate
-    solutions than SGD" (2024, https://arxiv.org/abs/2409.04913): α = 0.1 and 0.01, Nesterov's momentum 0.9, for batches
-    of 128. `kaldi` are those of the speech recognizer for which the online method was made.
+    `saghir-2024` and `saghir-2024-figure-1` are those of Saghir, Raghavendra, Liu and Gunter, "NGD converges to less
+    degenerate solutions than SGD" (2024, https://arxiv.org/abs/2409.04913): α = 0.1 and 0.01, Nesterov's momentum 0.9,
+    for batches of 128. `kaldi` are those of the speech recognizer for which the online method was made.
 
     Examples:
-        >>> preset("paper")["alpha"], preset("kaldi")["alpha"]
+        >>> preset("saghir-2024")["alpha"], preset("kaldi")["alpha"]
         (0.1, 4.0)
     """
     if kind not in _KINDS:
         raise InputError(f"kind must be one of {list(_KINDS)}, got {kind!r}")
+    if name in _FORMER:
+        warn_renamed(f"preset {name!r}", repr(_FORMER[name]))
+        name = _FORMER[name]
     options = PRESETS.get(name, {}).get(kind)
     if options is None:
         names = [name for name, kinds in PRESETS.items() if kind in kinds]

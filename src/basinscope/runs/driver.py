@@ -35,7 +35,7 @@ _RECENT = 1000  # finished units that the forecast looks at
 
 
 @dataclass(frozen=True)
-class Summary:
+class RunSummary:
     """How a run of a study ended.
 
     Attributes:
@@ -73,7 +73,7 @@ def run(
     minutes: float | None = None,
     only: str = "",
     progress: bool = True,
-) -> Summary:
+) -> RunSummary:
     """Run the jobs of a study that are not stored yet.
 
     Every result is stored the moment it exists. Whatever dies, and whenever, the same call goes on where the last one
@@ -90,7 +90,7 @@ def run(
         progress: show a bar.
 
     Returns:
-        A `Summary`. Failed jobs do not stop the others; Ctrl-C ends the run with what is stored by then.
+        A `RunSummary`. Failed jobs do not stop the others; Ctrl-C ends the run with what is stored by then.
 
     Examples:
         >>> from basinscope.runs.sweep import Sweep
@@ -140,7 +140,7 @@ class _Drive:
     last_told: float = -math.inf
     timed: list[tuple[float, float]] = field(default_factory=list)
 
-    def through(self, executor: Executor) -> Summary:
+    def through(self, executor: Executor) -> RunSummary:
         started = time.monotonic()
         sound, aside = self.index.refresh()
         self.plan = replace(self.plan, expected=self._expected)
@@ -162,7 +162,7 @@ class _Drive:
         labels = {plan.key: plan.label for plan in self.jobs}
         failed = {labels[key]: error for key, error in self.failed.items()}
         total, seconds = len(self.wanted), time.monotonic() - started
-        return Summary(self.plan.study.name, total, self.known, len(self.fresh), failed, aside, stopped, seconds)
+        return RunSummary(self.plan.study.name, total, self.known, len(self.fresh), failed, aside, stopped, seconds)
 
     def _execute(self, executor: Executor) -> None:
         self._tell(executor)

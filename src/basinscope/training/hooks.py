@@ -18,7 +18,7 @@ StopRule = Callable[[list[Row]], str | None]
 
 
 @dataclass(frozen=True)
-class Clock:
+class TrainingClock:
     """The position in a training run: optimizer steps, batches drawn, and batches in an epoch."""
 
     step: int
@@ -36,7 +36,8 @@ class Every:
     """Every so many optimizer steps or epochs, and before the first step where `start` is set.
 
     Examples:
-        >>> Every(steps=5).due(Clock(9, 9, 4), Clock(10, 10, 4)), Every(epochs=1).due(Clock(9, 9, 4), Clock(10, 10, 4))
+        >>> before, after = TrainingClock(9, 9, 4), TrainingClock(10, 10, 4)
+        >>> Every(steps=5).due(before, after), Every(epochs=1).due(before, after)
         (True, False)
     """
 
@@ -52,7 +53,7 @@ class Every:
         if self.epochs is not None:
             positive("epochs", self.epochs)
 
-    def due(self, before: Clock, after: Clock) -> bool:
+    def due(self, before: TrainingClock, after: TrainingClock) -> bool:
         """Whether a multiple was reached between two moments."""
         if self.steps is not None:
             return before.step // self.steps < after.step // self.steps

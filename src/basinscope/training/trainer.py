@@ -18,7 +18,7 @@ from ..progress import Report
 from ..samples import Samples
 from .batches import Batches
 from .checkpoint import rng_state, save_checkpoint, set_rng_state
-from .hooks import Clock, Every, Measure, Row, StopRule, check_columns
+from .hooks import Every, Measure, Row, StopRule, TrainingClock, check_columns
 from .runs import Outcome, Run
 from .tally import Tally
 
@@ -63,7 +63,7 @@ class Trainer:
             "parameters": {name: list(tensor.shape) for name, tensor in model.state_dict().items()},
         }
         self._observe = getattr(optimizer, "observe", None)
-        self._clock = self._origin = Clock(0, 0, self._batches.per_epoch)
+        self._clock = self._origin = TrainingClock(0, 0, self._batches.per_epoch)
         self._rows: list[Row] = []
         self._measured: set[str] = set()  # names of the measurements made so far
         self._tally = Tally(optimizer)
@@ -96,7 +96,7 @@ class Trainer:
         self._tally.before_step()
         self.optimizer.step(self._closure)  # type: ignore[arg-type]
         # The closure has moved on the count of batches.
-        now = self._clock = Clock(before.step + 1, self._clock.batches, before.per_epoch)
+        now = self._clock = TrainingClock(before.step + 1, self._clock.batches, before.per_epoch)
         self._tally.after_step()
         # Nothing may be written of a run that diverged, so what is due reads the pending losses from the device first.
         row = self._record.due(before, now)
@@ -106,7 +106,7 @@ class Trainer:
         broken = self._tally.broken_at(now.step, now=bool(row or measures or save or keep))
         if broken is not None:
             later = (now.step - broken) * (now.batches - before.batches)
-            self._diverge(Clock(broken, now.batches - later, now.per_epoch))
+            self._diverge(TrainingClock(broken, now.batches - later, now.per_epoch))
             return
         self._write_row(row, measures)
         if self._end is None and save:
@@ -120,7 +120,7 @@ class Trainer:
         chosen = self._batches.indices(self._clock.batches)
         samples = self._data["train"]
         batch = (samples if chosen is None else samples.take(chosen)).to(self._device)
-        self._clock = Clock(self._clock.step, self._clock.batches + 1, self._clock.per_epoch)
+        self._clock = TrainingClock(self._clock.step, self._clock.batches + 1, self._clock.per_epoch)
         self.optimizer.zero_grad(set_to_none=True)
         loss = self._losses(batch).mean()
         loss.backward()
@@ -158,7 +158,7 @@ class Trainer:
         loss = f", loss {self._rows[-1]['train_loss']:.4g}" if self._rows else ""
         return f"epoch {self._clock.epoch:.1f}{loss}"
 
-    def _diverge(self, when: Clock) -> None:
+    def _diverge(self, when: TrainingClock) -> None:
         """End the run as diverged."""
         self._clock = when
         self._end = (
@@ -290,9 +290,9 @@ class Trainer:
         self.model.load_state_dict(state["model"])
         set_rng_state(state["rng"], self._device)
 
-    def _moment(self, counts: list[int]) -> Clock:
+    def _moment(self, counts: list[int]) -> TrainingClock:
         """The clock at so many steps and batches."""
-        return Clock(counts[0], counts[1], self._batches.per_epoch)
+        return TrainingClock(counts[0], counts[1], self._batches.per_epoch)
 
     def _compare(self, settings: dict[str, Any], path: Path, keys: Sequence[str]) -> None:
         """Refuse a checkpoint whose settings differ from those of this run."""

@@ -10,14 +10,14 @@ import basinscope as bs
 from basinscope.curvature import tiles
 from basinscope.curvature.calibration import error_uncertainty
 from basinscope.errors import InputError
-from basinscope.zoo.models import flatness_big_mlp, flatness_cnn, flatness_mlp
+from basinscope.zoo.models import convnet, ffnn
 from studies.flatness import spectra
 from studies.flatness.matrices import Outputs, cosine, matrices, outputs
 
 BUILDERS = {
-    "mlp": lambda: flatness_mlp(4),
-    "bigmlp": lambda: flatness_big_mlp(3),
-    "cnn": lambda: flatness_cnn((2, 3)),
+    "mlp": lambda: ffnn([49, 4, 10]),
+    "bigmlp": lambda: ffnn([49, 3, 3, 10]),
+    "cnn": lambda: convnet([1, 2, 3, 10]),
 }
 DECAY = 0.03
 

@@ -9,7 +9,7 @@ import torch
 import basinscope as bs
 from basinscope.errors import InputError
 from basinscope.measures.pointwise import pointwise
-from basinscope.zoo.models import flatness_cnn, flatness_mlp
+from basinscope.zoo.models import convnet, ffnn
 from chance import assert_within
 from studies.flatness import stacks
 from studies.flatness.matrices import matrices, outputs
@@ -22,7 +22,7 @@ def networks(kind, count=2, n=11, dtype=torch.float64):
     shape = (n, 1, 7, 7) if kind == "cnn" else (n, 49)
     torch.manual_seed(3)
     data = (torch.randn(shape, dtype=dtype), torch.randint(10, (n,)))
-    nets = [(flatness_cnn((2, 2)) if kind == "cnn" else flatness_mlp(3)).to(dtype) for _ in range(count)]
+    nets = [(convnet([1, 2, 2, 10]) if kind == "cnn" else ffnn([49, 3, 10])).to(dtype) for _ in range(count)]
     lands = [bs.Landscape(net, "cross_entropy", data) for net in nets]
     curvatures = [matrices(land, outputs(land)) for land in lands]
     turned = [bases(each.fisher, each.layers) for each in curvatures]

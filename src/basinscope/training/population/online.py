@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from ...errors import InputError
-from ...optim import OnlineNGD as OfOneNetwork
+from ...optim import online
 from ...optim.axes import Axes, AxisSettings, axes_of, rank_of_axis
 from ...optim.lowrank import LowRank
 from ...optim.natural import WARMUP_STEPS
@@ -48,7 +48,9 @@ class OnlineNGD(Update):
     def __post_init__(self) -> None:
         for alpha in set(_values(self.alpha)):
             for epsilon in set(_values(self.epsilon)):  # the optimizer's checks are ours
-                OfOneNetwork([nn.Parameter(torch.zeros(2, 2))], **{**asdict(self), "alpha": alpha, "epsilon": epsilon})
+                online.OnlineNGD(
+                    [nn.Parameter(torch.zeros(2, 2))], **{**asdict(self), "alpha": alpha, "epsilon": epsilon}
+                )
 
     def start(self, points: Tensor, layout: Layout, order: Sequence[int]) -> dict[str, Tensor]:
         slots = {"velocity": torch.zeros_like(points)} if self.momentum else {}
