@@ -5,10 +5,17 @@ and normal crossings in closed form or by quadrature, deep linear networks by ex
 is taken at the resolution (nβ, γ) the estimate reports. Exits with status 1 if a target is missed.
 
     python benchmarks/ground_truth.py                          all landscapes, full batch allowed
-    python benchmarks/ground_truth.py --minibatch              n = 100,000, full batch forbidden
+    python benchmarks/ground_truth.py --suite minibatch        n = 100,000, full batch forbidden
+    python benchmarks/ground_truth.py --suite deep             50 to 600 parameters, n = 20,000, γ = 1
     python benchmarks/ground_truth.py --only "network 5-5-5"   those whose name contains the text
     python benchmarks/ground_truth.py --seeds 5                coverage over several seeds
     python benchmarks/ground_truth.py --jobs 16                cases side by side, one thread each
+    python benchmarks/ground_truth.py --own-time               budgets in seconds of the processor, on a busy machine
+
+With `--out FILE` every score is added to the CSV file beside the page as soon as it is known. `--resume` goes on from
+the scores there, and `--minutes 8` stops in time: on a machine that is lent for minutes, call again until it is done.
+
+    python benchmarks/ground_truth.py --jobs 16 --minutes 8 --resume --out $OUT/ground_truth.md
 """
 
 from __future__ import annotations
@@ -19,36 +26,66 @@ import multiprocessing
 import platform
 import sys
 import time
-from bisect import insort
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import ledger
 import torch
+from clocks import one_thread
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from truth.case import Case, default_resolution
 from truth.convergence import NotConverged
 from truth.references import ReferenceBook
-from truth.scores import Score, covers, goals
-from truth.suite import FULL_BATCH, MINIBATCH, select
-from truth.table import markdown, terminal, terminal_goals, write_csv
+from truth.scores import Limits, Score, covers, goals
+from truth.suite import DEEP, FULL_BATCH, MINIBATCH, select
+from truth.table import markdown, terminal, terminal_goals
 
 import basinscope as bs
 
 RESULTS = Path(__file__).parent / "results"
 REFERENCES = RESULTS / "ground_truth_references.json"
-MINIBATCH_OPTIONS: dict[str, Any] = {"sampler": "minibatch", "batch_size": 256}
 
 Estimator = Callable[[bs.Landscape, int], bs.Estimate]
+
+
+@dataclass(frozen=True)
+class Suite:
+    """A list of landscapes, how they are measured, and what is to be reached."""
+
+    title: str
+    cases: tuple[Case, ...]
+    limits: Limits
+    settings: dict[str, Any] = field(default_factory=dict)
+
+    def estimate(self, land: bs.Landscape, seed: int) -> bs.Estimate:
+        return bs.llc(land, seed=seed, progress=False, **self.settings)
+
+
+SUITES = {
+    "full": Suite(
+        "Ground truth", FULL_BATCH, Limits(median=0.01, tail=0.035, coverage=0.85, ok=80 / 87, seconds=90.0)
+    ),
+    "minibatch": Suite(
+        "Ground truth, minibatch only", MINIBATCH, Limits(median=0.04), {"sampler": "minibatch", "batch_size": 256}
+    ),
+    "deep": Suite(
+        "Ground truth, deep linear networks of 50 to 600 parameters", DEEP,
+        Limits(median=0.015, worst=0.06, ok=0.8, seconds=66.0), {"gamma": 1.0},
+    ),
+}  # fmt: skip
 
 
 def main(arguments: Sequence[str] | None = None, estimator: Estimator | None = None) -> int:
     """Run the benchmark; 0 when every target is met."""
     options = _parser().parse_args(arguments)
-    cases = select(MINIBATCH if options.minibatch else FULL_BATCH, options.only)
+    suite = SUITES[options.suite]
+    cases = select(suite.cases, options.only)
     console = Console()
     if not console.is_terminal:
         console = Console(width=220)  # a file or a pipe gets whole lines
@@ -60,28 +97,15 @@ def main(arguments: Sequence[str] | None = None, estimator: Estimator | None = N
             console.print(case.name, markup=False, highlight=False)
         return 0
     book = ReferenceBook(options.references, recompute=options.recompute)
+    one_thread(options.own_time)
+    seeds = range(options.seed, options.seed + options.seeds)
     with _progress(console) as progress:
         if options.references_only:
             return prepare(cases, book, progress)
-        chosen = estimator or (_minibatch if options.minibatch else _default)
-        seeds = range(options.seed, options.seed + options.seeds)
-        title = "Ground truth, minibatch only" if options.minibatch else "Ground truth"
-
-        def save(scores: Sequence[Score]) -> None:
-            if options.out is not None:
-                options.out.parent.mkdir(parents=True, exist_ok=True)
-                met = goals(scores, minibatch=options.minibatch)
-                options.out.write_text(markdown(title, scores, met, provenance(seeds, scores, options.jobs)))
-                write_csv(options.out.with_suffix(".csv"), scores)
-
-        if options.jobs > 1:
-            attempts = side_by_side(cases, seeds, chosen, book, options.jobs)
-        else:
-            attempts = one_by_one(cases, seeds, chosen, book, progress)
-        scores = run(attempts, cases, seeds, progress, save)
+        scores = run(suite, cases, seeds, Work(estimator or suite.estimate, book, options), progress)
     if not scores:
         return 1
-    met = goals(scores, minibatch=options.minibatch)
+    met = goals(scores, suite.limits)
     console.print(terminal(scores))
     console.print()
     console.print(terminal_goals(met))
@@ -90,54 +114,60 @@ def main(arguments: Sequence[str] | None = None, estimator: Estimator | None = N
     return 0 if all(goal.met for goal in met) else 1
 
 
+@dataclass(frozen=True)
+class Work:
+    """How cases are measured."""
+
+    estimator: Estimator
+    book: ReferenceBook
+    options: argparse.Namespace
+
+    def attempts(self, pairs: Sequence[tuple[Case, int]]) -> Iterator[Score | str]:
+        """Every case and seed, in this process, or in several of one thread, the largest first."""
+        if self.options.jobs == 1:
+            yield from (attempt(case, seed, self.estimator, self.book) for case, seed in pairs)
+            return
+        begin = partial(one_thread, self.options.own_time)
+        with ProcessPoolExecutor(self.options.jobs, multiprocessing.get_context("spawn"), begin) as pool:
+            work = [pool.submit(attempt, case, seed, self.estimator, self.book) for case, seed in reversed(pairs)]
+            try:
+                yield from (done.result() for done in as_completed(work))
+            finally:
+                pool.shutdown(cancel_futures=True)
+
+
 def run(
-    attempts: Iterator[Score | str],
-    cases: Sequence[Case],
-    seeds: Sequence[int],
-    progress: Progress,
-    save: Callable[[Sequence[Score]], None],
-) -> list[Score]:
+    suite: Suite, cases: Sequence[Case], seeds: Sequence[int], work: Work, progress: Progress
+) -> list[Score]:  # fmt: skip
     """One score per case and seed, saved as they come: a run cut short leaves what it has."""
-    task = progress.add_task("", total=len(cases) * len(seeds))
-    places = {case.name: place for place, case in enumerate(cases)}
-    scores: list[Score] = []
-
-    def place(score: Score) -> tuple[int, int]:
-        return places[score.case], score.seed
-
-    for attempt in attempts:
-        if isinstance(attempt, str):
+    out: Path | None = work.options.out
+    until = time.monotonic() + 60 * work.options.minutes
+    table = None if out is None else out.with_suffix(".csv")
+    scores = ledger.read(table, Score) if table is not None and work.options.resume else []
+    if table is not None:
+        ledger.keep(table, scores)
+    known = {(score.case, score.seed) for score in scores}
+    pairs = [(case, seed) for seed in seeds for case in cases if (case.name, seed) not in known]
+    task = progress.add_task("", total=len(pairs))
+    for score in work.attempts(pairs):
+        if isinstance(score, str):
             # Without a reference there is nothing to compare with; better a visible gap than a wrong yardstick.
-            progress.console.print(f"[red]no reference[/] for {escape(attempt)}")
+            progress.console.print(f"[red]no reference[/] for {escape(score)}")
         else:
-            insort(scores, attempt, key=place)
-            save(scores)
-            progress.console.print(_line(attempt), highlight=False)
+            scores.append(score)
+            if table is not None:
+                ledger.add(table, score)
+            progress.console.print(_line(score), highlight=False)
         progress.advance(task)
+        if time.monotonic() > until:
+            break
+    places = {case.name: place for place, case in enumerate(suite.cases)}
+    scores = sorted(scores, key=lambda score: (places[score.case], score.seed))
+    if out is not None and scores:
+        ledger.keep(out.with_suffix(".csv"), scores)
+        met = goals(scores, suite.limits)
+        out.write_text(markdown(suite.title, scores, met, provenance(scores, work.options)))
     return scores
-
-
-def one_by_one(
-    cases: Sequence[Case], seeds: Sequence[int], estimator: Estimator, book: ReferenceBook, progress: Progress
-) -> Iterator[Score | str]:
-    """Every case and seed in this process."""
-    for case in cases:
-        for seed in seeds:
-            progress.update(progress.task_ids[0], description=escape(case.name))
-            yield attempt(case, seed, estimator, book)
-
-
-def side_by_side(
-    cases: Sequence[Case], seeds: Sequence[int], estimator: Estimator, book: ReferenceBook, jobs: int
-) -> Iterator[Score | str]:
-    """Every case and seed in one of `jobs` processes of one thread, the largest first."""
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(jobs, context, torch.set_num_threads, (1,)) as pool:
-        pairs = [(case, seed) for seed in seeds for case in reversed(cases)]
-        yield from (
-            done.result()
-            for done in as_completed([pool.submit(attempt, case, seed, estimator, book) for case, seed in pairs])
-        )
 
 
 def attempt(case: Case, seed: int, estimator: Estimator, book: ReferenceBook) -> Score | str:
@@ -199,22 +229,15 @@ def prepare(cases: Sequence[Case], book: ReferenceBook, progress: Progress) -> i
     return 1 if failed else 0
 
 
-def provenance(seeds: Sequence[int], scores: Sequence[Score], jobs: int) -> list[str]:
+def provenance(scores: Sequence[Score], options: argparse.Namespace) -> list[str]:
     """What the numbers depend on."""
-    threads = f"{jobs} processes of one thread" if jobs > 1 else f"{torch.get_num_threads()} threads"
+    seeds = {score.seed for score in scores}
+    own = ", budgets in seconds of processor time" if options.own_time else ""
     return [
         f"basinscope {bs.__version__}, torch {torch.__version__}, Python {platform.python_version()}",
-        f"{threads} on {platform.machine()}",
-        f"{len({score.case for score in scores})} landscapes, seeds {seeds[0]} to {seeds[-1]}",
+        f"{options.jobs} processes of one thread on {platform.machine()}{own}",
+        f"{len({score.case for score in scores})} landscapes, seeds {min(seeds)} to {max(seeds)}",
     ]
-
-
-def _default(land: bs.Landscape, seed: int) -> bs.Estimate:
-    return bs.llc(land, seed=seed, progress=False)
-
-
-def _minibatch(land: bs.Landscape, seed: int) -> bs.Estimate:
-    return bs.llc(land, seed=seed, progress=False, **MINIBATCH_OPTIONS)
 
 
 def _line(score: Score) -> str:
@@ -241,10 +264,13 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", metavar="TEXT", help="only cases whose name contains TEXT")
     parser.add_argument("--list", action="store_true", help="print the names and stop")
-    parser.add_argument("--minibatch", action="store_true", help="n = 100,000 and batches of 256 only")
+    parser.add_argument("--suite", choices=SUITES, default="full", help="of landscapes")
     parser.add_argument("--seed", type=int, default=0, help="first seed")
     parser.add_argument("--seeds", type=int, default=1, metavar="K", help="how many seeds")
     parser.add_argument("--jobs", type=int, default=1, metavar="N", help="processes side by side")
+    parser.add_argument("--own-time", action="store_true", help="budgets in seconds of processor time")
+    parser.add_argument("--minutes", type=float, default=math.inf, metavar="M", help="stop after so many")
+    parser.add_argument("--resume", action="store_true", help="go on from the scores beside --out")
     parser.add_argument("--out", type=Path, metavar="FILE", help="write a Markdown report here and a CSV beside it")
     parser.add_argument("--references", type=Path, default=REFERENCES, metavar="FILE", help="where references are kept")
     parser.add_argument("--references-only", action="store_true", help="compute the missing references and stop")

@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 from collections.abc import Sequence
-from dataclasses import asdict
-from pathlib import Path
 
 from rich.table import Table
 
-from basinscope.files import write_whole
-
 from .scores import Goal, Score
 
-COLUMNS = ("case", "seed", "d", "n", "λ", "λ_t", "λ̂", "± s.e.", "error", "z", "in 90 %", "verdict", "seconds")
+COLUMNS = (
+    "case",
+    "seed",
+    "d",
+    "n",
+    "λ",
+    "λ_t",
+    "λ̂",
+    "± s.e.",
+    "from λ_t",
+    "from λ",
+    "z",
+    "in 90 %",
+    "verdict",
+    "seconds",
+)
 
 
 def cells(score: Score) -> list[str]:
@@ -30,6 +39,7 @@ def cells(score: Score) -> list[str]:
         f"{score.value:.5g}",
         f"{score.stderr:.2g}",
         f"{score.relative_error:+.2%}",
+        "" if math.isnan(score.coefficient) else f"{score.error_of_limit:+.1%}",
         f"{score.z:+.1f}",
         "yes" if score.covered else "no",
         score.verdict,
@@ -64,20 +74,11 @@ def markdown(title: str, scores: Sequence[Score], goals: Sequence[Goal], provena
     lines += [
         "",
         "λ is the learning coefficient at w*, λ_t the exact posterior mean at the resolution (nβ, γ) the estimator "
-        "used, λ̂ the estimate. Seconds are those of the clock or of the processor, whichever are fewer.",
+        "used, λ̂ the estimate, whose error is the first of the two columns: the second is what a finite n, and the "
+        "localiser, make of it. Seconds are those of the clock or of the processor, whichever are fewer.",
         "",
         f"| {' | '.join(COLUMNS)} |",
         f"|---{'|---:' * (len(COLUMNS) - 1)}|",
     ]
     lines += [f"| {' | '.join(cells(score))} |" for score in scores]
     return "\n".join(lines) + "\n"
-
-
-def write_csv(path: Path, scores: Sequence[Score]) -> None:
-    """All numbers in full precision."""
-    rows = [asdict(score) | {"relative_error": score.relative_error, "z": score.z} for score in scores]
-    text = io.StringIO(newline="")
-    writer = csv.DictWriter(text, fieldnames=list(rows[0]))
-    writer.writeheader()
-    writer.writerows(rows)
-    write_whole(path, text.getvalue().encode())

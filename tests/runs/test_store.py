@@ -1,6 +1,7 @@
 import errno
 import json
 import os
+import platform
 from pathlib import Path
 
 import fsspec
@@ -99,6 +100,26 @@ def test_provenance_tells_where_a_number_comes_from(tmp_path):
     assert origin["seed"] == 0
     assert set(origin) >= {"basinscope", "commit", "python", "platform", "device", "threads", "libraries", "version"}
     assert origin["libraries"]["numpy"] == np.__version__
+
+
+def test_the_device_is_the_one_that_the_job_used_itself(tmp_path, monkeypatch):
+    pieces = []
+
+    def run_on_gpu(self, job, scratch):
+        if job.seed == 1:  # the first to load the GPU, after the worker began
+            pieces.append(job.seed)
+        return {"value": job.seed}
+
+    monkeypatch.setattr(small_studies.Orbits, "run", run_on_gpu)
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: bool(pieces))
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    monkeypatch.setattr(torch.cuda, "memory_stats", lambda number: {"allocation.all.allocated": len(pieces)})
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "a GPU")
+    drive(tmp_path, settings={"count": 3})
+    records = [json.loads(part.read_text()) for part in parts(tmp_path, ".json")]
+    used = {record["config"]["seed"]: record["provenance"]["device"] for record in records}
+    assert used[1] == "a GPU"
+    assert used[0] == used[2] == f"cpu ({platform.machine()})"
 
 
 @pytest.mark.parametrize(("place", "commit"), [("studies", "abc+"), ("elsewhere", "abc"), (None, "abc")])

@@ -170,3 +170,18 @@ def test_whitening_makes_the_posterior_round():
     precision = found.vectors @ torch.diag(at.nbeta * values + at.gamma) @ found.vectors.T
     matrix = found.whitening(at)(torch.eye(land.dimension, dtype=f64))
     torch.testing.assert_close(matrix @ precision @ matrix.T, torch.eye(land.dimension, dtype=f64), rtol=0, atol=1e-8)
+
+
+@pytest.mark.parametrize("hidden", [3, 1500])  # the whole Hessian, and its leading pairs
+def test_a_curvature_that_does_not_exist_names_its_parameter(hidden):
+    class Norm(torch.nn.Module):  # whose gradient at zero is one of its subgradients
+        def __init__(self):
+            super().__init__()
+            self.shift, self.line = torch.nn.Parameter(torch.zeros(3)), torch.nn.Linear(1, hidden)
+
+        def forward(self, x):
+            return self.line(x).sum(1, keepdim=True) + self.shift.norm()
+
+    land = bs.Landscape(Norm(), "mse", (torch.ones(20, 1), torch.ones(20, 1)))
+    with pytest.raises(bs.InputError, match="curvature of the loss with respect to shift is not finite"):
+        bs.llc(land, budget=1, progress=False)

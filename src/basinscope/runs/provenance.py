@@ -26,7 +26,7 @@ def provenance(code: Path | None = None) -> dict[str, Any]:
         >>> provenance()["basinscope"] == __version__
         True
     """
-    return {**_fixed(code), "device": _device(), "threads": _threads(), "process": os.getpid()}
+    return {**_fixed(code), "device": device_since(0), "threads": _threads(), "process": os.getpid()}
 
 
 @cache
@@ -67,10 +67,22 @@ def _git(folder: Path, *arguments: str) -> str | None:
     return completed.stdout.strip() if completed.returncode == 0 else None
 
 
-def _device() -> str:
-    torch = sys.modules.get("torch")  # a job that never loaded torch used no GPU through it
-    if torch is not None and torch.cuda.is_initialized():
-        return str(torch.cuda.get_device_name())
+def gpu_allocations() -> int:
+    """Pieces of a GPU's memory that this process has asked for so far, on all its GPUs."""
+    torch = sys.modules.get("torch")  # what never loaded torch used no GPU through it
+    if torch is None or not torch.cuda.is_initialized():
+        return 0
+    return sum(
+        int(torch.cuda.memory_stats(number).get("allocation.all.allocated", 0))
+        for number in range(torch.cuda.device_count())
+    )
+
+
+def device_since(allocations: int) -> str:
+    """What has computed since `gpu_allocations` was so many: to be asked afterwards, for a GPU is loaded when it is
+    first used."""
+    if gpu_allocations() > allocations:
+        return str(sys.modules["torch"].cuda.get_device_name())
     return f"cpu ({platform.machine()})"
 
 

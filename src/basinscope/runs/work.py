@@ -16,7 +16,7 @@ import numpy as np
 
 from ..errors import BasinscopeError, InputError, StoreError
 from ..objects import code_of
-from .provenance import provenance
+from .provenance import device_since, gpu_allocations, provenance
 from .scratch import Scratch, Unfinished
 from .store import Entry, Store
 from .study import Result, Study
@@ -49,13 +49,13 @@ def work(study: Study, unit: Unit, store: Store) -> list[JobOutcome]:
     origin = {**provenance(code_of(type(study))), "version": study.version, "population": len(unit.keys)}
     places = {place: key for place, key in enumerate(unit.keys) if key in unit.wanted}
     outcomes = {}
-    started = time.perf_counter()
+    allocated, started = gpu_allocations(), time.perf_counter()
     with closing(_member_results(study, unit, store, frozenset(places))) as arriving:
         for results in arriving:
-            seconds = (time.perf_counter() - started) / max(1, len(results))
+            took = {"seconds": (time.perf_counter() - started) / max(1, len(results)), "device": device_since(allocated)}
             for place in results.keys() & places.keys():
                 member = (places[place], unit.configs[place], results[place])
-                outcomes[place] = _outcome(study, *member, {**origin, "seconds": seconds}, store)
+                outcomes[place] = _outcome(study, *member, {**origin, **took}, store)
             started = time.perf_counter()
     if outcomes.keys() == places.keys():
         store.scratch(unit.key).clear()

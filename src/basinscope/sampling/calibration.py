@@ -141,14 +141,19 @@ def affordable_effort(land: Landscape, points: int, price: Cost, seconds: float)
 def gradient_at(losses: ChainLosses) -> Tensor:
     """∇L_n(w*), (d,); refused where it is not finite, for no chain could leave w* by it."""
     gradient = losses.gradient(torch.zeros_like(losses.origin)[None])[0]
-    if bool(torch.isfinite(gradient).all()):
-        return gradient
-    pieces = losses.land.unflatten(gradient).items()
-    names = [name for name, piece in pieces if not bool(torch.isfinite(piece).all())]
-    raise InputError(
-        f"the gradient of the loss with respect to {', '.join(names)} is not finite at w*, as that of a square root "
-        f"or a norm is at zero — add a small number under the root, or restrict the landscape to other parameters"
-    )
+    _refuse_infinite(losses.land, gradient, "gradient of the loss")
+    return gradient
+
+
+def _refuse_infinite(land: Landscape, derivatives: Tensor, name: str) -> None:
+    """Derivatives (d,) that do not exist are an error that names their parameters."""
+    pieces = land.unflatten(derivatives).items()
+    names = [parameter for parameter, piece in pieces if not bool(torch.isfinite(piece).all())]
+    if names:
+        raise InputError(
+            f"the {name} with respect to {', '.join(names)} is not finite at w*, as that of a square root or a norm is "
+            f"at zero — add a small number under the root, or restrict the landscape to other parameters"
+        )
 
 
 def geometry(
@@ -171,6 +176,8 @@ def geometry(
     if effort.products is None and land.dimension / probes * each <= _PATIENCE * effort.seconds:
         matrix = (operator @ torch.eye(land.dimension, dtype=land.dtype, device=land.device)).double()
         clock.spend(land.dimension / probes * nominal)
+        _refuse_infinite(land, matrix.diagonal(), "curvature of the loss")
+        _refuse_infinite(land, matrix.sum(1), "curvature of the loss")
         values, vectors = torch.linalg.eigh((matrix + matrix.T) / 2)
         return Geometry(values.flip(0).cpu(), vectors.flip(1).to(land.dtype), float(values[0]), gradient, operator)
     paid = int(effort.seconds / max(each, 1e-9))
@@ -178,6 +185,8 @@ def geometry(
     count = max(1, min(_PAIRS, products // 2, max(_FEWEST_PAIRS, _ENTRIES // land.dimension)))
     pairs = top_eigenpairs(operator, count, seed=seed, tol=0.05, max_steps=products)
     clock.spend(products * nominal)
+    if not bool(torch.isfinite(pairs.values).all()):
+        _refuse_infinite(land, operator @ torch.ones_like(gradient), "curvature of the loss")
     known = _known(pairs)
     affordable = max(_FEWEST_SLOPE_PRODUCTS, min(_SLOPE_PRODUCTS, int(_SLOPE_SHARE * effort.seconds / max(each, 1e-9))))
     return Geometry(
