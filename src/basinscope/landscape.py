@@ -61,7 +61,7 @@ class Landscape:
     def __init__(
         self,
         model: nn.Module,
-        loss: str | _losses.PerSample = "cross_entropy",
+        loss: str | _losses.PerSample | _losses.Loss = "cross_entropy",
         data: Any = None,
         *,
         sigma: float | None = None,
@@ -105,8 +105,9 @@ class Landscape:
         """
         network = hugging_face.pretrained(model)
         model_loss, causal = hugging_face.task(network)
+        chosen = loss or (_losses.token_loss() if causal else model_loss)
         with hugging_face.plain_forward(network):
-            return cls(network, model_loss if loss is None else loss, hugging_face.model_data(data, causal))
+            return cls(network, chosen, hugging_face.model_data(data, causal))
 
     @classmethod
     def from_lightning(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -23,7 +24,8 @@ class Loss:
     """A per-sample loss −log p(y | x, w) and the exponential family it belongs to.
 
     `family` is `categorical`, `bernoulli`, `gaussian` or `custom`; a custom loss has no closed-form Fisher,
-    but may bring `sample(output, generator) -> target`, a way to draw labels from the model.
+    but may bring `sample(output, generator) -> target`, a way to draw labels from the model. `class_axis` is where a
+    categorical loss has its classes; None: where the shapes say.
     """
 
     name: str
@@ -31,6 +33,11 @@ class Loss:
     per_sample: PerSample
     variance: float = 1.0
     sample: Sampler | None = None
+    class_axis: int | None = None
+
+    def class_dimension(self, scores: Tensor, target: Tensor) -> int:
+        """The axis of `scores` that runs over classes."""
+        return class_dimension(scores, target) if self.class_axis is None else self.class_axis
 
 
 def logits(output: Any) -> Tensor:
@@ -73,9 +80,9 @@ def _sum_positions(values: Tensor) -> Tensor:
     return values.flatten(1).sum(1) if isinstance(values, Tensor) and values.ndim > 1 else values
 
 
-def _cross_entropy(output: Any, target: Tensor) -> Tensor:
+def _cross_entropy(output: Any, target: Tensor, class_axis: int | None = None) -> Tensor:
     scores = logits(output)
-    axis = class_dimension(scores, target)
+    axis = class_dimension(scores, target) if class_axis is None else class_axis
     return _sum_positions(functional.cross_entropy(scores.movedim(axis, 1), target.long(), reduction="none"))
 
 
@@ -104,7 +111,12 @@ def _squared(name: str, output: Any, target: Tensor) -> Tensor:
     return _sum_positions((scores - target).square())
 
 
-def named_loss(loss: str | PerSample, sigma: float | None) -> Loss:
+def token_loss() -> Loss:
+    """`cross_entropy` of scores of shape (m, T, classes), as language models return them: T may be equal to that."""
+    return Loss("cross_entropy", "categorical", partial(_cross_entropy, class_axis=-1), class_axis=-1)
+
+
+def named_loss(loss: str | PerSample | Loss, sigma: float | None) -> Loss:
     """Resolve a loss given by name, or wrap the user's callable `(output, target) -> (m,)`.
 
     `cross_entropy`  −log softmax(output)[target]
@@ -114,6 +126,8 @@ def named_loss(loss: str | PerSample, sigma: float | None) -> Loss:
     """
     if sigma is not None and loss != "gaussian":
         raise InputError(f"sigma={sigma} belongs to loss='gaussian', got loss={loss!r} — drop sigma or change the loss")
+    if isinstance(loss, Loss):
+        return loss
     if callable(loss):
         function = loss
 
@@ -149,7 +163,7 @@ def check_labels(loss: Loss, output: Any, few: Any, target: Any) -> None:
     """Refuse targets outside the range the family can explain; `few` are the targets that belong to `output`."""
     if loss.family == "categorical":
         scores = logits(output)
-        classes = scores.shape[class_dimension(scores, few)]
+        classes = scores.shape[loss.class_dimension(scores, few)]
         if target.is_floating_point():
             raise InputError(f"cross_entropy expects integer class labels, got {target.dtype} — convert with .long()")
         low, high = int(target.min()), int(target.max())

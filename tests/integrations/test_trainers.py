@@ -150,6 +150,23 @@ def test_causal_language_models(build):
     assert float(land.per_sample().sum()) / positions == pytest.approx(theirs, rel=1e-5)
 
 
+def test_sequences_as_long_as_the_vocabulary_is_large():
+    net = gpt2()
+    ids = torch.randint(8, (10, 8), generator=torch.Generator().manual_seed(0))
+    wide = bs.Landscape.from_pretrained(net, ids)
+    net.lm_head.weight.data = net.lm_head.weight.data[:8]  # tied to the embedding
+    net.transformer.wte.weight = net.lm_head.weight
+    net.config.vocab_size = 8
+    land = bs.Landscape.from_pretrained(net, ids)
+    with torch.no_grad():
+        theirs = float(net(input_ids=ids, labels=ids).loss)
+    assert float(land.per_sample().mean()) / 7 == pytest.approx(theirs, rel=1e-5)
+    assert land.dimension < wide.dimension
+    fisher = bs.trace(land, matrix="fisher", progress=False).value
+    assert math.isfinite(fisher)
+    assert fisher > 0
+
+
 @pytest.mark.parametrize("build", [gpt2, llama])
 def test_measurements_of_causal_language_models(build):
     net = build().double()

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ..errors import InputError
 from ..landscape import Landscape
-from ..losses import class_dimension, logits
+from ..losses import logits
 from .likelihood import IGNORED_LABEL, missing_likelihood
 
 CALIBRATED_RATIOS = (0.5, 2.0)  # between which ratios leave the predicted gap within a factor of two
@@ -75,7 +75,7 @@ def error_uncertainty(land: Landscape) -> Ratio:
 def _error_and_uncertainty(land: Landscape, scores: Tensor, target: Any) -> tuple[Tensor, Tensor]:
     """‖∇_z l‖² and its mean under the model, by sample and output."""
     if land.loss.family == "categorical":
-        axis = class_dimension(scores, target)
+        axis = land.loss.class_dimension(scores, target)
         chance = scores.softmax(axis).movedim(axis, -1)
         counted = (target != IGNORED_LABEL).unsqueeze(-1)
         label = torch.zeros_like(chance).scatter_(-1, target.long().clamp(min=0).unsqueeze(-1), 1.0)

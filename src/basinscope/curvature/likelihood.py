@@ -13,7 +13,7 @@ from torch.nn import functional
 from ..checks import whole_seed
 from ..errors import InputError
 from ..landscape import Landscape, Parameters
-from ..losses import class_dimension, logits
+from ..losses import logits
 from ..samples import Samples, concatenate
 
 IGNORED_LABEL = -100  # torch's label for positions that do not count
@@ -28,7 +28,7 @@ def output_curvature(land: Landscape, scores: Tensor, target: Any) -> Callable[[
     """
     family = land.loss.family
     if family == "categorical":
-        axis = class_dimension(scores, target)
+        axis = land.loss.class_dimension(scores, target)
         probability = scores.softmax(axis)
         weighted = probability * (target != IGNORED_LABEL).unsqueeze(axis)
         return lambda u: weighted * (u - (probability * u).sum(axis, keepdim=True))
@@ -49,7 +49,7 @@ def random_root(land: Landscape, scores: Tensor, target: Any, generator: torch.G
     signs = torch.empty_like(scores).bernoulli_(0.5, generator=generator).mul_(2).sub_(1)
     family = land.loss.family
     if family == "categorical":
-        axis = class_dimension(scores, target)
+        axis = land.loss.class_dimension(scores, target)
         probability = scores.softmax(axis)
         half = probability.sqrt() * signs
         return (half - probability * half.sum(axis, keepdim=True)) * (target != IGNORED_LABEL).unsqueeze(axis)
@@ -107,7 +107,7 @@ def roots(land: Landscape, matrix: str, value: Tensor, target: Any) -> Iterator[
         return
     family = land.loss.family
     if family == "categorical":
-        yield from _categorical(value, target)
+        yield from _categorical(value, target, land.loss.class_dimension(value, target))
     elif family == "bernoulli":
         yield from _units(torch.exp((functional.logsigmoid(value) + functional.logsigmoid(-value)) / 2))
     elif family == "gaussian":
@@ -124,13 +124,12 @@ def count(land: Landscape, matrix: str) -> int:
     with torch.no_grad():
         value = head(land, matrix, land.parameters, few)
     if land.loss.family == "categorical":
-        classes = value.shape[class_dimension(value, few.target)]
+        classes = value.shape[land.loss.class_dimension(value, few.target)]
         return (classes - 1) * (value.numel() // classes)
     return value.numel()
 
 
-def _categorical(value: Tensor, target: Tensor) -> Iterator[Tensor]:
-    axis = class_dimension(value, target)
+def _categorical(value: Tensor, target: Tensor, axis: int) -> Iterator[Tensor]:
     # Roots of probabilities by way of their logarithms, whose derivatives stay finite as p → 0.
     half = functional.log_softmax(value, axis).div(2).exp().movedim(axis, -1)
     half = half * (target != IGNORED_LABEL).unsqueeze(-1)

@@ -19,7 +19,7 @@ from torch.func import vjp, vmap
 from ..curvature.samplewise import one_by_one, side_by_side
 from ..estimates import Check, Estimate, warnings_of
 from ..landscape import Landscape, check_landscape, math_attention
-from ..losses import class_dimension, logits
+from ..losses import logits
 from ..samples import Samples
 from .symmetry_graph import Candidate, Direction, candidates
 
@@ -199,7 +199,7 @@ def _speeds(land: Landscape, few: Samples, rows: Tensor, centred: bool = True) -
 
     def predictions(vector: Tensor) -> Tensor:
         scores = logits(land.outputs(land.unflatten(vector), few.inputs))
-        return scores.movedim(class_dimension(scores, few.target), -1) if softmax else scores
+        return scores.movedim(land.loss.class_dimension(scores, few.target), -1) if softmax else scores
 
     here = land.flatten(land.parameters)
     with math_attention():

@@ -9,7 +9,7 @@ from torch.func import vmap
 from ...curvature.tiles import DEFAULT_MEMORY, activation_bytes
 from ...errors import InputError
 from ...landscape import Landscape, math_attention
-from ...losses import class_dimension, logits
+from ...losses import logits
 from ...samples import Samples, Tree, map_tensors
 from .layers import padded
 
@@ -47,7 +47,7 @@ class Generic:
         if not self._categorical:
             return torch.zeros(())
         scores = logits(output).detach()
-        hit = scores.argmax(class_dimension(scores, target)) == target
+        hit = scores.argmax(self._land.loss.class_dimension(scores, target)) == target
         return hit if hit.ndim == 1 else hit.flatten(1).to(scores.dtype).mean(1)
 
     def gradient(self, points: Tensor, inputs: Tree, target: Tree, gradient: Tensor, losses: Tensor | None) -> None:
