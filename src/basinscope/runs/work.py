@@ -52,7 +52,8 @@ def work(study: Study, unit: Unit, store: Store) -> list[JobOutcome]:
     allocated, started = gpu_allocations(), time.perf_counter()
     with closing(_member_results(study, unit, store, frozenset(places))) as arriving:
         for results in arriving:
-            took = {"seconds": (time.perf_counter() - started) / max(1, len(results)), "device": device_since(allocated)}
+            seconds = (time.perf_counter() - started) / max(1, len(results))
+            took = {"seconds": seconds, "device": device_since(allocated)}
             for place in results.keys() & places.keys():
                 member = (places[place], unit.configs[place], results[place])
                 outcomes[place] = _outcome(study, *member, {**origin, **took}, store)
