@@ -57,7 +57,7 @@ def of_others() -> Iterator[tuple[str, Any]]:
     from basinscope.curvature.calibration import Ratio
     from basinscope.curvature.eigen import EigenPairs
     from basinscope.curvature.functions import check_method
-    from basinscope.curvature.sandwich import Mean
+    from basinscope.curvature.sandwich import SampleMean
     from basinscope.estimates import Estimate
     from basinscope.measures import (
         checks,
@@ -110,7 +110,7 @@ def of_others() -> Iterator[tuple[str, Any]]:
             yield "selftest", check
     yield "gap", gap.check_calibration(Ratio(0.1, 0.0), False)
     yield "gap", gap.check_smallness(99.0, 1)
-    yield "tic, distances", Mean(1.0, None, 1.0, 9.0).check
+    yield "tic, distances", SampleMean(1.0, None, 1.0, 9.0).check
     yield "soft_rank, log_det", check_method("ekfac", "upper", "soft_rank")
     yield "soft_rank, log_det", check_positive(-1.0)
     wide = Average(1.0, 1.0, 9.0, (0.0, 2.0), (0.0, 2.0), False, 9, 9, 1.0, 0.0)

@@ -1,9 +1,13 @@
 import ast
+import importlib
 import subprocess
 import sys
+import warnings
 from collections import defaultdict
 from importlib import metadata, resources
 from pathlib import Path
+
+import pytest
 
 from basinscope._version import __version__
 
@@ -20,6 +24,41 @@ TWINS = {
     "Point": "of a report, and of a Metropolis chain",
     "Run": "of a training, and of chains",
     "Settings": "of a study, and of a sampler",
+}
+
+# What version 0.1.0 exported, and a clone of it may import.
+FORMER_NAMES = {
+    "basinscope": (
+        "BasinscopeError Criteria Estimate InputError Landscape LogLikelihood Report Symmetries criteria exact "
+        "fluctuation free_energy gap hessian_trace information_distance llc log_det log_likelihood loo "
+        "loss_distance measure operator_norm optim parameter_error penalty selftest soft_rank spectrum symmetries "
+        "temperature_regression tic training volume_scaling waic wbic zoo"
+    ),
+    "basinscope.exact": (
+        "Bound Coefficient brieskorn curve_squared deep_linear deep_linear_local finite hessian_bounds newton "
+        "normal_crossing normal_mixture polynomial power_rule product_rule reduced_rank regular relu_kink_pair "
+        "relu_three_layer sum_rule tanh_one_input"
+    ),
+    "basinscope.exact.finite": (
+        "hyperbola hyperbola_heat_capacity matrix_chain matrix_chain_heat_capacity matrix_product "
+        "matrix_product_heat_capacity monomial monomial_heat_capacity monomial_localized "
+        "monomial_localized_heat_capacity quadratic quadratic_heat_capacity"
+    ),
+    "basinscope.optim": ("EntropySGD ExactNGD KFAC NaturalGradient OnlineNGD PRESETS preset"),
+    "basinscope.training": (
+        "Below EarlyStop Evaluation Every Flat Measure Member Population Run branch histories load_checkpoint "
+        "matched save_checkpoint train"
+    ),
+    "basinscope.training.population": ("Adam Evaluation Member OnlineNGD Population SGD"),
+    "basinscope.zoo": ("data models"),
+    "basinscope.zoo.models": (
+        "FrozenNorm calibrate deep_linear ffnn flatness_big_mlp flatness_cnn flatness_mlp freeze_batch_norm "
+        "lenet5 resnet transformer"
+    ),
+    "basinscope.zoo.data": (
+        "DataSet characters decode deep_linear fetch load mixture modular_addition names reduced_rank "
+        "seven_by_seven story"
+    ),
 }
 
 
@@ -76,3 +115,11 @@ def test_no_module_needs_another_name_for_a_class():
         if name.asname not in (None, name.name) and name.name[0].isupper()
     ]
     assert renamed == []
+
+
+@pytest.mark.parametrize("module", FORMER_NAMES)
+def test_every_name_of_the_first_version_is_still_there(module):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # those that have changed
+        home = importlib.import_module(module)
+        assert [name for name in FORMER_NAMES[module].split() if not hasattr(home, name)] == []

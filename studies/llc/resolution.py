@@ -42,7 +42,7 @@ def run(job: Ladder) -> list[Row]:
     ladder = subject(job)
     settings = Settings(
         sampler="hmc", rtol=0.02, budget=Nominal(3 * job.budget), seed=job.seed
-    )  # rungs get a third each
+    )  # the budget is that of each rung
     rungs = job.rungs
     if job.case == "real":  # at β of order one its w* is no minimum of the sample any more
         top = watanabe_nbeta(ladder.land.n)

@@ -41,7 +41,7 @@ def minibatches(target: Target, batch_size: int, generator: torch.Generator, mea
 
 
 def evaluations(target: Target, batch_size: int, generator: torch.Generator, mean: Tensor | None) -> Evaluate:
-    """As `minibatches`; with as many samples as there are, on all of them."""
+    """Evaluations as of `minibatches`, or on all samples where a batch is as large as the data."""
     if batch_size >= target.losses.land.n:
         return target.full
     return minibatches(target, batch_size, generator, mean)
@@ -55,12 +55,12 @@ def gradient_noise(evaluate: Evaluate, position: Tensor) -> Tensor:
 
 
 def later(noises: Sequence[Tensor]) -> Tensor:
-    """The second half of what `gradient_noise` told on the way, (looks, C): chains go where there is more of it."""
+    """The second half of the values of `gradient_noise`, (looks, C): chains go where there is more noise."""
     return torch.stack(list(noises[len(noises) // 2 :]))
 
 
 def noise_trace(evaluate: Evaluate, position: Tensor, repeats: int = 2) -> float:
-    """Its mean over the positions, from so many pairs for each."""
+    """The mean over the positions of what `gradient_noise` estimates, from so many pairs of minibatches for each."""
     return float(torch.stack([gradient_noise(evaluate, position).mean() for _ in range(repeats)]).mean())
 
 

@@ -27,7 +27,7 @@ class Pace(NamedTuple):
         size: the largest step ε_c.
         stable: ε of that step without its momentum, at most.
         price: seconds of a step of all chains.
-        noisy: whether gradients are.
+        noisy: whether gradients come from minibatches.
     """
 
     batch: int

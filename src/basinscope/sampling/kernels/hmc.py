@@ -32,7 +32,7 @@ class Integrator:
 
     @property
     def gradients(self) -> int:
-        """That a step takes."""
+        """How many gradients a step takes."""
         return len(self.inners)
 
 
@@ -73,7 +73,7 @@ class HMC:
 
     @property
     def gradients(self) -> int:
-        """That a transition takes."""
+        """How many gradients a transition takes."""
         return self.integrator.gradients * self.leaps
 
     def init(self, position: Tensor, evaluate: Evaluate, random: Random) -> Point:
