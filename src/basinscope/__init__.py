@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from .measures.waic import waic as waic
     from .measures.wbic import wbic as wbic
     from .report.measure import measure as measure
+    from .report.measure import quick as quick
     from .report.report import Report as Report
     from .sampling.clock import Nominal as Nominal
     from .sampling.clock import Schedule as Schedule
@@ -104,6 +105,7 @@ _HOMES = {
     "penalty": "curvature.penalty",
     "plan": "measures.posterior",
     "posterior": "measures.posterior",
+    "quick": "report.measure",
     "resolution_curve": "measures.resolution_curve",
     "selftest": "measures.selftest",
     "soft_rank": "measures.soft_rank",

@@ -128,6 +128,33 @@ def test_the_gap_is_measured_on_held_out_data(folder):
     assert "measured_gap" not in json.loads((folder / "without.json").read_text())["points"][0]["measured"]["estimates"]
 
 
+def bare(*arguments):
+    common = ["--model", "own_network.py:build", "--data", "own_network.py:load", "--loss", "mse"]
+    return CliRunner().invoke(app, ["measure", *map(str, arguments), *common])
+
+
+def test_a_dry_run_says_what_it_would_take_and_writes_nothing(folder):
+    told = bare("net.safetensors", "--dry-run")
+    assert told.exit_code == 0, told.output
+    assert "hmc: " in told.stdout
+    assert "Nothing was measured" in told.stdout
+    assert not (folder / "report.html").exists()
+
+
+def test_a_quick_look_writes_a_report_of_its_coefficient(folder):
+    told = bare("net.safetensors", "--quick", "--format", "json")
+    assert told.exit_code == 0, told.output
+    kept = json.loads((folder / "report.json").read_text())
+    assert kept["points"][0]["measured"]["estimates"] == {}
+    assert "a quick look" in kept["points"][0]["measured"]["notes"][0]
+
+
+def test_a_quick_look_chooses_for_itself(folder):
+    told = bare("net.safetensors", "--quick", "--budget", "3", "--held-out", "own_network.py:others")
+    assert told.exit_code == 2
+    assert "expected no --budget, --held-out" in told.stderr
+
+
 def test_a_pickled_checkpoint_is_refused(folder):
     torch.save(nn.Linear(2, 1), "whole.pt")
     result = measure("whole.pt")

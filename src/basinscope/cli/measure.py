@@ -54,6 +54,14 @@ def measure(
         bool,
         typer.Option("--selftest", help="First try these settings on a network of the same size whose λ is known."),
     ] = False,
+    quick: Annotated[
+        bool,
+        typer.Option("--quick", help="Answer within ten seconds: λ̂ alone, from as much of the data as that allows."),
+    ] = False,
+    dry_run: Annotated[
+        bool,
+        typer.Option("--dry-run", help="Say how λ̂ would be sampled and what that would take, and measure nothing."),
+    ] = False,
     title: Annotated[str, typer.Option("--title", help="Title of the report.")] = "",
     device: Device = "cpu",
     seed: Seed = 0,
@@ -77,10 +85,15 @@ def measure(
         "seed": seed,
     }
     console = Console(highlight=False, quiet=quiet or as_json)
+    if dry_run:
+        _plan(subject, checkpoint, settings, console)
+        return
+    if quick:
+        settings = _quick_settings(settings, held_out, selftest)
     if selftest:
         _selftest(subject, checkpoint, settings, console)
     report = measure_checkpoints(
-        subject, checkpoint, settings, command=_command(), title=title, keep=keep, progress=not quiet
+        subject, checkpoint, settings, command=_command(), title=title, keep=keep, progress=not quiet, quick=quick
     )
     report.write(path, kind)
     console.print(report)
@@ -88,6 +101,35 @@ def measure(
     if as_json:
         typer.echo(report.to_json(), nl=False)
     judge([report["llc"]], strict)
+
+
+def _plan(subject: Any, checkpoint: Path, settings: dict[str, Any], console: Console) -> None:
+    """Say how each checkpoint would be sampled."""
+    from ..adapters.checkpoints import checkpoints_in, read_weights
+    from ..measures.posterior import plan
+    from ..report.checkpoints import with_budget
+
+    files = checkpoints_in(checkpoint)
+    land = subject.at(read_weights(files[-1]), files[-1])
+    options = with_budget(settings, len(files) > 1)
+    options.pop("weight_decay", None)
+    console.print(f"{land}", soft_wrap=True, markup=False)
+    console.print(f"{plan(land, **options)}", soft_wrap=True, markup=False)
+    console.print(
+        f"Curvature takes about as long again, WAIC and LOO a quarter of it; {len(files)} checkpoint"
+        f"{'s, all but the last in brief' if len(files) > 1 else ''}. Nothing was measured.",
+        soft_wrap=True, markup=False,
+    )  # fmt: skip
+
+
+def _quick_settings(settings: dict[str, Any], held_out: str, selftest: bool) -> dict[str, Any]:
+    """The settings that a quick look has; those that it has not are refused."""
+    others = [name for name in ("weight_decay", "rtol", "budget") if settings[name] is not None]
+    others += ["sampler"] * (settings["sampler"] != "auto") + ["held_out"] * bool(held_out) + ["selftest"] * selftest
+    if others:
+        listed = ", ".join(f"--{name.replace('_', '-')}" for name in others)
+        raise InputError(f"a quick look chooses for itself: expected no {listed} — leave out that, or --quick")
+    return {name: settings[name] for name in ("nbeta", "gamma", "seed")}
 
 
 def _selftest(subject: Any, checkpoint: Path, settings: dict[str, Any], console: Console) -> None:

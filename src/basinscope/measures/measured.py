@@ -35,6 +35,7 @@ class LandscapeFacts:
         loss, loss_value: its name, and its mean at w*.
         dtype, device: of the parameters.
         weights_sha256, data_sha256: digests.
+        accuracy: the share of samples whose class the network names; None where outputs are no scores of classes.
     """
 
     network: str
@@ -47,15 +48,18 @@ class LandscapeFacts:
     device: str
     weights_sha256: str
     data_sha256: str
+    accuracy: float | None = None
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> LandscapeFacts:
-        """The facts that a file holds."""
-        values = {entry.name: data[entry.name] for entry in fields(cls)}
+        """The facts that a file holds; one of an earlier version knows no accuracy."""
+        accuracy = data.get("accuracy")
+        values = {entry.name: data[entry.name] for entry in fields(cls) if entry.name != "accuracy"}
         for name, kind in (("parameters", int), ("samples", int), ("weights_sha256", str), ("data_sha256", str)):
             if not isinstance(values[name], kind) or isinstance(values[name], bool):
                 raise InputError(f"{name} must be of type {kind.__name__}, got {values[name]!r}")
-        return cls(**{**values, "loss_value": as_float(values["loss_value"])})
+        values["loss_value"] = as_float(values["loss_value"])
+        return cls(**values, accuracy=None if accuracy is None else as_float(accuracy))
 
 
 @dataclass(frozen=True)

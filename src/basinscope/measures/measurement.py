@@ -16,14 +16,14 @@ from ..curvature.spectra import MAX_HESSIAN_DIMENSION, choose
 from ..errors import BasinscopeError
 from ..estimates import Estimate
 from ..landscape import Landscape
-from ..progress import Report, tracked
+from ..progress import Report, part, tracked
 from ..samples import digest
 from ..sampling.calibration import resolution
 from ..sampling.clock import Schedule
 from ..sampling.cost import cost
 from .criteria import criteria
 from .gap import gap
-from .held_out import landscape_on, measured_gap
+from .held_out import accuracy, landscape_on, measured_gap
 from .llc import llc
 from .log_det import log_det
 from .measured import ChainTraces, LandscapeFacts, Measurement, SpectrumCurve
@@ -42,6 +42,7 @@ _SPREAD = 30.0  # of the γ over which the quadratic part is drawn, to either si
 _CURVE = 31
 _CRITERIA = ("waic", "loo", "tic", "aic", "bic", "fluctuation")
 _SHARE = 0.25  # of the budget, for the draws behind WAIC and LOO, which are at β = 1 and mix slowly
+_SAMPLING, _CURVED, _TRACED, _DRAWN = 0.5, 0.65, 0.7, 0.8  # of the progress bar, where each part ends
 _POLE = 3.0  # times a negative eigenvalue: closer to it σ/(σ + Λ) is all about that one direction
 
 
@@ -84,18 +85,22 @@ def measurement(
         positive("weight_decay", weight_decay)
     source, land = land, landscape_of(land)
     parts = _Parts()
-    coefficient = followable("llc", parts.timed("llc", lambda: llc(source, progress=progress, **settings)))
-    diagnostics = coefficient.diagnostics
     chosen = source.settings if isinstance(source, Posterior) else checked(settings)[2]
     budget, seed = chosen.budget, chosen.seed
-    view = _affordable(land, budget)
-    decay = diagnostics["gamma"] / diagnostics["nbeta"] if weight_decay is None else weight_decay
-    with tracked("curvature", progress) as report:
+    others: dict[str, Estimate] = {}
+    with tracked("measuring", progress) as report:
+        with part(report, 0.0, _SAMPLING):
+            sampled = parts.timed("llc", lambda: llc(source, progress=progress, **settings))
+        coefficient = followable("llc", sampled)
+        diagnostics = coefficient.diagnostics
+        decay = diagnostics["gamma"] / diagnostics["nbeta"] if weight_decay is None else weight_decay
+        report(_SAMPLING, f"{_so_far(coefficient)}, curvature")
+        view = _affordable(land, budget)
         half, curve = parts.timed("quadratic", lambda: _quadratic(view, diagnostics, seed))
-        report(0.3, "trace")
-        others = {
-            "hessian_trace": parts.attempt("hessian_trace", lambda: trace(view, rtol=0.02, seed=seed, progress=False))
-        }
+        report(_CURVED, f"{_so_far(coefficient)}, trace")
+        others["hessian_trace"] = parts.attempt(
+            "hessian_trace", lambda: trace(view, rtol=0.02, seed=seed, progress=False)
+        )
         values = None if brief else _rest(
             source, view, coefficient, decay, budget, held_out, seed, parts, others, report
         )  # fmt: skip
@@ -137,7 +142,7 @@ def _rest(
     report: Report,
 ) -> Spectrum | None:
     """Spectrum, log-determinant and criteria, into `others`."""
-    report(0.4, "spectrum")
+    report(_TRACED, f"{_so_far(coefficient)}, spectrum")
     land = landscape_of(source)
     values: list[Spectrum] = []
 
@@ -157,7 +162,7 @@ def _rest(
         others[name] = parts.attempt(name, compute)
     if other is not None:
         others["measured_gap"] = parts.attempt("measured_gap", lambda: measured_gap(land, other))
-    report(0.7, "criteria")
+    report(_DRAWN, f"{_so_far(coefficient)}, draws for WAIC and LOO")
     sampler = coefficient.diagnostics["sampler"]
     settings: Sampling = {
         "gamma": coefficient.diagnostics["gamma"],
@@ -168,8 +173,13 @@ def _rest(
     bayes: Landscape | Posterior = land
     if isinstance(source, Posterior) and math.isclose(source.nbeta, land.n):  # its draws are at β = 1
         bayes, settings = source, {}
-    others |= parts.attempts(_CRITERIA, lambda: criteria(bayes, only=_CRITERIA, progress=False, **settings))
+    with part(report, _DRAWN, 1.0):
+        others |= parts.attempts(_CRITERIA, lambda: criteria(bayes, only=_CRITERIA, **settings))
     return values[0] if values else None
+
+
+def _so_far(coefficient: Estimate) -> str:
+    return f"λ̂ {coefficient.value:.4g} ± {coefficient.stderr:.2g}"
 
 
 class _Parts:
@@ -262,17 +272,24 @@ def _largest(values: Spectrum) -> Estimate:
     )
 
 
-def subject_of(land: Landscape) -> LandscapeFacts:
-    """What a landscape is: network, data and loss, with digests of weights and samples."""
+def subject_of(land: Landscape, view: Landscape | None = None) -> LandscapeFacts:
+    """What a landscape is: network, data and loss, with digests of weights and samples.
+
+    Args:
+        land: the landscape.
+        view: part of it, on which loss and accuracy are taken where all of it would take long.
+    """
+    view = land if view is None else view
     return LandscapeFacts(
         network=type(land.module).__name__,
         parameters=land.dimension,
         layers=[[name, list(tensor.shape)] for name, tensor in land.parameters.items()],
         samples=land.n,
         loss=land.loss.name,
-        loss_value=float(land.per_sample().mean()),
+        loss_value=float(view.per_sample().mean()),
         dtype=str(land.dtype).removeprefix("torch."),
         device=str(land.device),
         weights_sha256=digest(land.parameters.values()),
         data_sha256=land.samples.digest(),
+        accuracy=accuracy(view),
     )

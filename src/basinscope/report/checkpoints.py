@@ -21,8 +21,9 @@ from ..foreign import contents, parsed
 from ..landscape import Landscape
 from ..measures.measured import Measurement
 from ..measures.measurement import measurement, subject_of
+from ..measures.quick import quick_measurement
 from ..objects import named_object
-from ..progress import tracked
+from ..progress import part, tracked
 from ..samples import read
 from .measure import assembled
 from .report import Point, Report
@@ -128,8 +129,10 @@ def measure_checkpoints(
     title: str = "",
     keep: Path | None = None,
     progress: bool = True,
+    quick: bool = False,
 ) -> Report:
-    """Measure one checkpoint in full, or every one of a folder in brief and the last in full.
+    """Measure one checkpoint in full, or every one of a folder in brief and the last in full; with `quick`, take no
+    more than a quick look at any.
 
     Of several, one that cannot be read or measured becomes a row that says why; a single one raises its error. With
     `keep`, every result is written to that folder as it exists, and what is there already is not measured again.
@@ -137,22 +140,20 @@ def measure_checkpoints(
     """
     files = checkpoints_in(path)
     many = len(files) > 1
-    options = {name: value for name, value in settings.items() if value is not None}
-    options.setdefault("budget", _MANY if many else _ONE)
+    options = given(settings) if quick else with_budget(settings, many)
     name = title or path.resolve().name
     points: list[Point] = []
     history: list[dict[str, Any]] = []
-    with tracked(f"{len(files)} checkpoints", progress and many) as report:
+    with tracked(f"{len(files)} checkpoints" if many else files[0].name, progress) as report:
         for place, file in enumerate(files):
             report(place / len(files), file.name)
             moment, rows = _moment(file)
             history = rows or history
             if points and moment.get("step") is not None and moment["step"] == points[-1].step:
                 points.pop()  # the run's last state was kept as a step too
-            brief = many and place < len(files) - 1
-            measured, error = _measurement_or_error(
-                subject, file, {**options, "brief": brief}, keep, many, progress and not many
-            )
+            how = {"quick": True} if quick else {"brief": many and place < len(files) - 1}
+            with part(report, place / len(files), (place + 1) / len(files)):
+                measured, error = _measurement_or_error(subject, file, {**options, **how}, keep, many, progress)
             points.append(Point(file.stem, measured, error, **moment))
             if keep is not None:
                 assembled(points, settings, command, name, history).to_json(keep / "report.json")
@@ -166,6 +167,16 @@ def measure_checkpoints(
     return full_report
 
 
+def given(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings without those that are left at their defaults."""
+    return {name: value for name, value in settings.items() if value is not None}
+
+
+def with_budget(settings: Mapping[str, Any], many: bool) -> dict[str, Any]:
+    """Settings with the budget of one checkpoint, or of each of many."""
+    return {"budget": _MANY if many else _ONE, **given(settings)}
+
+
 def _measurement_or_error(
     subject: Subject, file: Path, options: Mapping[str, Any], keep: Path | None, forgive: bool, progress: bool
 ) -> tuple[Measurement | None, str | None]:
@@ -176,6 +187,9 @@ def _measurement_or_error(
         request = options if held_out is None else {**options, "held_out": held_out.samples.digest()}
 
         def compute() -> Measurement:
+            if "quick" in options:
+                look = {name: value for name, value in options.items() if name != "quick"}
+                return quick_measurement(land, **look, progress=progress)
             return measurement(land, **options, held_out=held_out, progress=progress)
 
         return _stored_or_computed(land, request, keep, compute), None
