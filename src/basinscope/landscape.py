@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import copy
-import difflib
-import fnmatch
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
@@ -30,6 +28,8 @@ from .network import (
     transformable,
     unwrapped,
 )
+from .parts import KINDS, Part, Piece, parts_of
+from .restriction import chosen, freed, whole
 from .samples import Samples, Tree, dense, map_tensors, read, tensors
 
 
@@ -77,6 +77,7 @@ class Landscape:
         trainable, frozen = tensors_of(model)
         self.parameters: Parameters = trainable
         self._frozen: Parameters = frozen
+        self._slices: dict[str, Piece] = {}  # where free slices of frozen parameters belong
         self._samples = _placed(read(data), self.device, self.dtype)
         self._mended = False  # whether the network uses functions whose derivatives are mended
         self._check_model()
@@ -84,7 +85,10 @@ class Landscape:
     # ------------------------------------------------------------------ from other packages
 
     @classmethod
-    def from_pretrained(cls, model: Any, data: Any, *, loss: str | _losses.PerSample | None = None) -> Landscape:
+    def from_pretrained(
+        cls, model: Any, data: Any, *, loss: str | _losses.PerSample | None = None, revision: str | None = None,
+        subfolder: str = "",
+    ) -> Landscape:  # fmt: skip
         """The landscape of a Hugging Face causal language model or classifier of images or texts.
 
         A sample of a language model is a whole sequence: l_i = −Σ_t log p(x_{i,t+1} | x_{i,≤t}), over the positions
@@ -92,8 +96,12 @@ class Landscape:
 
         Args:
             model: a model of transformers, or the folder or name of a saved one, which is loaded in float32.
+                Adapters of PEFT move alone: what is frozen stays so.
             data: token numbers of shape (n, T), or dicts as the model takes them, with `labels` for classifiers.
             loss: of the logits against the labels; that of the model's configuration unless given.
+            revision: of a model on the Hub: a branch, tag or commit, such as Pythia's `step3000`. A name may say it
+                itself, as in `EleutherAI/pythia-14m@step3000`.
+            subfolder: where in the folder or repository the model is.
 
         Examples:
             >>> import torch, basinscope as bs
@@ -103,11 +111,13 @@ class Landscape:
             >>> land.n, land.loss.name
             (10, 'cross_entropy')
         """
-        network = hugging_face.pretrained(model)
+        network = hugging_face.pretrained(model, revision, subfolder)
         model_loss, causal = hugging_face.task(network)
-        chosen = loss or (_losses.token_loss() if causal else model_loss)
+        samples = hugging_face.model_data(data, causal)
+        if causal:
+            hugging_face.check_tokens(network, samples.inputs["input_ids"])
         with hugging_face.plain_forward(network):
-            return cls(network, chosen, hugging_face.model_data(data, causal))
+            return cls(network, model_loss if loss is None else loss, samples)
 
     @classmethod
     def from_lightning(
@@ -179,7 +189,7 @@ class Landscape:
 
     def outputs(self, parameters: Mapping[str, Tensor], inputs: Tree) -> Any:
         """The network's output for `inputs` at `parameters`."""
-        state = {**self._frozen, **parameters}
+        state = whole({**self._frozen, **parameters}, self._slices)
         with Mended() if self._mended else nullcontext(), transformable():
             if isinstance(inputs, Mapping):
                 return functional_call(self._skeleton, state, (), dict(inputs))
@@ -232,6 +242,9 @@ class Landscape:
     def restrict(self, *patterns: str) -> Landscape:
         """The same landscape as a function of the parameters whose names match; the others are held fixed.
 
+        A transformer has parts by names that people use, such as `layer 3 head 5`, which `parts` lists; `l3h5` is the
+        same, and `*` stands for anything in them, too.
+
         Examples:
             >>> import torch, basinscope as bs
             >>> net = torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.Tanh(), torch.nn.Linear(3, 1))
@@ -239,20 +252,36 @@ class Landscape:
             >>> land.restrict("0.*").dimension
             9
         """
-        if not all(isinstance(pattern, str) for pattern in patterns):
-            raise InputError(f"patterns of parameter names must be text, got {patterns}")
-        free = {
-            name: tensor
-            for name, tensor in self.parameters.items()
-            if any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
-        }
-        if not free:
-            near = difflib.get_close_matches(patterns[0] if patterns else "", self.parameters, n=3, cutoff=0)
-            raise InputError(f"no parameter matches {patterns}: names are like {near} — '*' stands for any part")
+        pieces = chosen(patterns, self.parameters, self.parts())
         part = copy.copy(self)
-        part.parameters = free
-        part._frozen = {**self._frozen, **{k: v for k, v in self.parameters.items() if k not in free}}
+        part.parameters, part._frozen, part._slices = freed(pieces, self.parameters, self._frozen, self._slices)
+        if not part.parameters:
+            raise InputError(f"{patterns} are held fixed here — restrict the landscape of the whole network instead")
         return part
+
+    def parts(self, kind: str | None = None) -> tuple[Part, ...]:
+        """What a transformer has, by the names that `restrict` takes: embeddings, and layers with their attention, its
+        heads and groups of heads that share keys and values, MLP and norms. None of another network.
+
+        A head is its queries, keys and values and what it writes: where a group of heads shares keys and values, these
+        belong to the group. Embeddings that are tied count once, as `embedding`.
+
+        Args:
+            kind: `layer`, `attention`, `head`, `group`, `mlp`, `norm`, `embedding`, `positions` or `unembedding`.
+
+        Examples:
+            >>> import torch, basinscope as bs
+            >>> net = bs.zoo.models.transformer(8, 6, layers=1, width=4, heads=2)
+            >>> tokens = torch.randint(8, (10, 7))
+            >>> land = bs.Landscape(net, "cross_entropy", (tokens[:, :-1], tokens[:, 1:]))
+            >>> [part.name for part in land.parts("head")], land.restrict("layer 0 head 1").dimension
+            (['layer 0 head 0', 'layer 0 head 1'], 38)
+        """
+        if kind is not None and kind not in KINDS:
+            raise InputError(f"kind must be one of {', '.join(KINDS)}, got {kind!r}")
+        sliced = {piece.parameter: self._frozen[piece.parameter] for piece in self._slices.values()}
+        found = parts_of(self._skeleton, {**self.parameters, **sliced}, self._slices.values())
+        return tuple(part for part in found if kind in (None, part.kind))
 
     def subset(self, indices: Tensor | Sequence[int] | slice) -> Landscape:
         """The same landscape on part of the data.

@@ -59,10 +59,34 @@ def unwrapped(model: nn.Module) -> nn.Module:
         model = model.module
     if any(isinstance(module, torch.jit.ScriptModule) for module in model.modules()):
         raise InputError("the model is compiled by torch.jit: pass the plain module that it was made of")
+    _refuse_quantized(model)
+    _refuse_sharded(model)
     lazy = [name for name, value in model.named_parameters() if isinstance(value, nn.parameter.UninitializedParameter)]
     if lazy:
         raise InputError(f"'{lazy[0]}' is of a lazy layer without weights yet — make one forward pass first")
     return model
+
+
+def _refuse_quantized(model: nn.Module) -> None:
+    """Refuse weights that are whole numbers in disguise: no landscape is smooth in them."""
+    odd = [name for name, module in model.named_modules() if ".quantized" in type(module).__module__]
+    if odd or getattr(model, "is_quantized", False):
+        where = f"layer '{odd[0]}' of it" if odd else type(model).__name__
+        raise InputError(
+            f"the model is quantized ({where}): a landscape needs real weights — load it in float32, without a "
+            f"quantization_config"
+        )
+
+
+def _refuse_sharded(model: nn.Module) -> None:
+    """Refuse weights that are spread over processes, of which each holds a part alone."""
+    for name, parameter in model.named_parameters():
+        if hasattr(parameter, "placements") or name.endswith("_flat_param"):  # of FSDP2, of FSDP
+            raise InputError(
+                f"parameter '{name}' is sharded over processes (FSDP2 or tensor parallel), and a landscape needs all "
+                f"of it — gather the weights by torch.distributed.checkpoint.state_dict.get_model_state_dict with "
+                f"StateDictOptions(full_state_dict=True), and load them into a plain module"
+            )
 
 
 def refuse_batch_statistics(model: nn.Module) -> None:

@@ -17,7 +17,6 @@ from basinscope.measures.soft_rank import soft_rank
 from basinscope.sampling.calibration import resolution
 from basinscope.sampling.clock import Nominal
 from basinscope.training import Every, Measure, train
-from basinscope.zoo.models import head_pattern, split_heads
 from basinscope.zoo.models.transformer import Transformer
 from studies.common.measuring import columns
 
@@ -84,15 +83,12 @@ def through_training(job: Follow, prepared: Subject, folder: Path) -> list[Row]:
 
 
 def ended(job: Follow, prepared: Subject, folder: Path) -> Landscape:
-    """The trained network on its training data; heads of a transformer with parameters of their own."""
+    """The trained network on its training data."""
     run_ = train(
         prepared.network, prepared.data.train, prepared.optimizer, loss=prepared.loss, epochs=job.epochs,
         batch_size=prepared.batch_size, seed=job.seed, record=Every(epochs=job.epochs), folder=folder, progress=False,
     )  # fmt: skip
-    net = run_.model
-    if isinstance(net, Transformer):
-        net = split_heads(net)
-    return Landscape(net, prepared.loss, prepared.data.train)
+    return Landscape(run_.model, prepared.loss, prepared.data.train)
 
 
 def measured(land: Landscape, job: Follow, prepared: Subject) -> dict[str, Any]:
@@ -133,9 +129,9 @@ def pieces(land: Landscape) -> dict[str, Landscape]:
     module = land.module
     if isinstance(module, Transformer):
         parts_by_name: dict[str, Landscape] = {}
-        for number, block in enumerate(module.blocks):
-            heads: Any = block.attention.heads  # type: ignore[union-attr]
-            parts_by_name |= {f"block {number}, head {h}": land.restrict(head_pattern(number, h)) for h in range(heads)}
+        for number in range(len(module.blocks)):
+            heads = [part for part in land.parts("head") if part.layer == number]
+            parts_by_name |= {f"block {number}, head {head.number}": land.restrict(head.name) for head in heads}
             parts_by_name[f"block {number}, feedforward"] = land.restrict(f"blocks.{number}.feedforward.*")
         parts_by_name["embedding"] = land.restrict("tokens.*", "positions")
         parts_by_name["read-out"] = land.restrict("readout.*")

@@ -11,7 +11,9 @@ import torch
 from torch import Tensor, nn
 
 from ..errors import InputError
+from ..losses import Loss, token_loss
 from ..samples import Samples, read
+from .checkpoints import numbers_in
 
 _LOSSES = {
     "multi_label_classification": "bernoulli",
@@ -21,9 +23,17 @@ _LOSSES = {
 IGNORED_LABEL = -100  # torch's mark of positions that do not count
 
 
-def pretrained(source: str | Path | nn.Module) -> Any:
-    """The model itself, or the one saved in a folder, by the class that its configuration names."""
+def pretrained(source: str | Path | nn.Module, revision: str | None = None, subfolder: str = "") -> Any:
+    """The model itself, or the one saved in a folder or on the Hub, by the class that its configuration names.
+
+    Args:
+        source: a model, a folder, or a name on the Hub, which may end in `@revision`.
+        revision: branch, tag or commit on the Hub.
+        subfolder: where in the folder or repository the model is.
+    """
     if isinstance(source, nn.Module):
+        if revision is not None or subfolder:
+            raise InputError("revision and subfolder are of models by name: pass the name, or the model alone")
         if not hasattr(source, "config"):
             raise InputError(
                 f"model must be a Hugging Face model or a folder of one, got {type(source).__name__} without a "
@@ -34,13 +44,34 @@ def pretrained(source: str | Path | nn.Module) -> Any:
         import transformers
     except ImportError as error:
         raise InputError("models by name need transformers — install basinscope[transformers]") from error
-    classes = transformers.AutoConfig.from_pretrained(source).architectures
+    if revision is None and not Path(source).exists() and "@" in str(source):
+        source, _, revision = str(source).rpartition("@")
+    place: dict[str, Any] = {"revision": revision or "main", "subfolder": subfolder}
+    try:
+        classes = transformers.AutoConfig.from_pretrained(source, **place).architectures
+    except (OSError, ValueError) as error:
+        reason = str(error).splitlines()[0]
+        raise InputError(
+            f"no model of transformers at {source}: {reason} — expected a folder that save_pretrained wrote, or the "
+            f"name of one on the Hub, such as 'EleutherAI/pythia-14m@step1000'"
+        ) from error
     if not classes or not hasattr(transformers, classes[0]):
         raise InputError(f"the configuration of {source} names no class to load it with: architectures is {classes}")
-    return getattr(transformers, classes[0]).from_pretrained(source, dtype=torch.float32).eval()
+    return getattr(transformers, classes[0]).from_pretrained(source, dtype=torch.float32, **place).eval()
 
 
-def task(model: Any) -> tuple[str, bool]:
+def saved_models(folder: Path) -> list[Path]:
+    """The folders below one that hold a saved model each, in the order of the numbers in their names.
+
+    Examples:
+        >>> saved_models(Path("no/such/folder"))
+        []
+    """
+    found = [config.parent for config in folder.glob("*/config.json")] if folder.is_dir() else []
+    return sorted(found, key=lambda path: (numbers_in(path.name), path.name))
+
+
+def task(model: Any) -> tuple[str | Loss, bool]:
     """The loss of a model, and whether it predicts the next token."""
     if model.can_generate():
         if getattr(model.config, "is_encoder_decoder", False):
@@ -48,7 +79,7 @@ def task(model: Any) -> tuple[str, bool]:
                 f"{type(model).__name__} is an encoder-decoder: expected a causal language model or a classifier — "
                 f"pass its inputs and targets to bs.Landscape yourself"
             )
-        return "cross_entropy", True
+        return token_loss(), True
     kind = getattr(model.config, "problem_type", None) or "single_label_classification"
     return _LOSSES[kind], False
 
@@ -107,6 +138,24 @@ def _labelled(batch: Any) -> dict[str, Any]:
             f"{type(batch).__name__}"
         )
     return {"labels": batch["input_ids"], **batch}
+
+
+def check_tokens(model: Any, tokens: Tensor) -> None:
+    """Refuse sequences that are longer than the model takes, and tokens outside its vocabulary."""
+    most = getattr(model.config, "max_position_embeddings", None)
+    if isinstance(most, int) and tokens.shape[1] > most:
+        raise InputError(
+            f"sequences have {tokens.shape[1]:,} tokens: {type(model).__name__} takes at most {most:,} — cut them, "
+            f"such as by tokens[:, :{most}]"
+        )
+    table = model.get_input_embeddings()
+    known = getattr(table, "num_embeddings", None) or len(table.weight)
+    low, high = int(tokens.min()), int(tokens.max())
+    if low < 0 or high >= known:
+        raise InputError(
+            f"tokens must lie in 0..{known - 1}, the vocabulary of {type(model).__name__}, got values {low}..{high} — "
+            f"use the tokenizer that the model was trained with"
+        )
 
 
 @contextmanager

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from torch import nn
 
+from ..checks import whole
 from ..errors import InputError
 from ..landscape import Landscape
 from ..losses import PerSample
 from ..training.hooks import Measure, Row, TrainingClock
 from .following import Following, numbers
+
+_SHARDING = ("FSDP", "DEEPSPEED", "MEGATRON_LM")  # of accelerate, where no process holds all weights
+SAMPLES = 256
 
 if TYPE_CHECKING:
     TrainerCallback = Any
@@ -33,14 +38,22 @@ class Measurements(TrainerCallback):
     Args:
         trainer: the trainer that logs.
         measures: measurements, each at its own time.
-        data, loss: as for `Landscape.from_pretrained`; the trainer's training data, put together by its collator,
-            unless given.
+        data, loss: as for `Landscape.from_pretrained`; `samples` of the trainer's training data, put together by its
+            collator, unless given.
+        samples: how many of the training data to measure on: evenly chosen of a data set with a length, the first
+            ones of a stream. nβ = n/log n is then that of these.
     """
 
     def __init__(
-        self, trainer: Any, measures: Sequence[Measure], data: Any = None, loss: str | PerSample | None = None
+        self,
+        trainer: Any,
+        measures: Sequence[Measure],
+        data: Any = None,
+        loss: str | PerSample | None = None,
+        samples: int = SAMPLES,
     ) -> None:
         self._trainer, self._data, self._loss = trainer, data, loss
+        self._samples = whole("samples", samples, 3)
         self._following = Following(measures, self._landscape)
         self._clock = TrainingClock(0, 0, 1)
 
@@ -50,7 +63,13 @@ class Measurements(TrainerCallback):
         return self._following.rows
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Measure before the first step what is due then."""
+        """Measure before the first step what is due then; refused where the weights are sharded over processes."""
+        kind = getattr(self._trainer.accelerator.distributed_type, "name", "")
+        if kind in _SHARDING:
+            raise InputError(
+                f"the trainer shards weights over processes ({kind}), so that none has all of them: measure saved "
+                f"checkpoints afterwards, by bs.llc_along or basinscope measure, or train with DDP"
+            )
         self._clock = self._now(state)
         if state.global_step == 0:
             self._look(state, None, kwargs["model"])
@@ -76,6 +95,18 @@ class Measurements(TrainerCallback):
 
     def _landscape(self, model: nn.Module) -> Landscape:
         if self._data is None:
-            items = self._trainer.train_dataset
-            self._data = dict(self._trainer.data_collator([items[i] for i in range(len(items))]))
+            self._data = dict(self._trainer.data_collator(_some(self._trainer.train_dataset, self._samples)))
         return Landscape.from_pretrained(model, self._data, loss=self._loss)
+
+
+def _some(source: Any, count: int) -> list[Any]:
+    """So many samples, evenly chosen where they have numbers, the first ones of a stream.
+
+    Examples:
+        >>> _some(list("abcdefgh"), 3), _some(iter("abcdefgh"), 3)
+        (['a', 'c', 'f'], ['a', 'b', 'c'])
+    """
+    if not hasattr(source, "__getitem__") or not hasattr(source, "__len__"):
+        return list(itertools.islice(iter(source), count))
+    total = len(source)
+    return [source[place * total // min(count, total)] for place in range(min(count, total))]

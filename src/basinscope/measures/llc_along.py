@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from ..adapters.checkpoints import checkpoints_in, fitting, read_weights
+from ..adapters.hugging_face import saved_models
 from ..checks import positive
 from ..errors import InputError
 from ..estimates import VERDICTS, Estimate, Verdict
@@ -122,7 +123,7 @@ def llc_along(
 
     Args:
         checkpoints: landscapes on the same data, in order, or a mapping of names to these; or a folder of weights,
-            which needs the next three.
+            which needs the next three; or a folder of saved Hugging Face models, which needs `data` alone.
         model: the network that the weights of a folder are for.
         loss, data: as for `Landscape`.
         nbeta: of the fine reading; n/log n unless given.
@@ -149,7 +150,7 @@ def llc_along(
     """
     if sampler not in ("auto", "hmc", "minibatch"):
         raise InputError(f"unknown sampler {sampler!r}: expected one of auto, hmc, minibatch")
-    lands = _landscapes(checkpoints, model, loss, data)
+    lands = landscapes_along(checkpoints, model, loss, data)
     last = list(lands.values())[-1]
     sharp = Resolution(resolution(last, nbeta).nbeta, resolution(last, gamma=gamma).gamma)
     settings = Settings(sampler, chains, rtol=rtol, budget=positive("budget", budget), seed=seed)
@@ -167,9 +168,13 @@ def llc_along(
     )  # fmt: skip
 
 
-def _landscapes(checkpoints: Points, model: nn.Module | None, loss: str | PerSample, data: Any) -> dict[str, Landscape]:
+def landscapes_along(
+    checkpoints: Points, model: nn.Module | None, loss: str | PerSample, data: Any
+) -> dict[str, Landscape]:
     """The checkpoints by name, all of the same network and number of samples."""
-    if isinstance(checkpoints, (str, Path)):
+    if isinstance(checkpoints, (str, Path)) and model is None and (saved := saved_models(Path(checkpoints))):
+        lands = {path.name: Landscape.from_pretrained(path, data) for path in saved}
+    elif isinstance(checkpoints, (str, Path)):
         if model is None or data is None:
             raise InputError("a folder of checkpoints needs the network and its data: pass model, loss and data")
         lands = {}

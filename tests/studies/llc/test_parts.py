@@ -15,7 +15,7 @@ from basinscope.sampling.chains import ChainLosses
 from basinscope.sampling.local import Settings
 from basinscope.training import train
 from basinscope.zoo.data import characters
-from basinscope.zoo.models import ffnn, split_heads, transformer
+from basinscope.zoo.models import ffnn, transformer
 from chance import SAMPLED, assert_within
 from studies.llc import atlas, beyond, cases, entropy, figures, truth
 from studies.llc import resolution as ladder
@@ -76,7 +76,7 @@ def test_inputs_are_standardized_by_those_of_training():
 def test_pieces_and_subsets():
     torch.manual_seed(0)
     data = characters(12, 8, test=4)
-    land = bs.Landscape(split_heads(transformer(29, 8, layers=1, width=8, heads=2)), "cross_entropy", data.train)
+    land = bs.Landscape(transformer(29, 8, layers=1, width=8, heads=2), "cross_entropy", data.train)
     named = pieces(land)
     assert list(named) == ["block 0, head 0", "block 0, head 1", "block 0, feedforward", "embedding", "read-out"]
     assert sum(part.n for part in subsets(land).values()) == land.n

@@ -5,7 +5,6 @@ from typing import Any
 from ...deprecated import warn_renamed
 from .convolutional import convnet, lenet5
 from .feedforward import deep_linear, ffnn
-from .heads import head_pattern, split_heads
 from .normalization import FrozenNorm, calibrate, freeze_batch_norm
 from .resnet import resnet
 from .transformer import transformer
@@ -17,10 +16,8 @@ __all__ = [
     "deep_linear",
     "ffnn",
     "freeze_batch_norm",
-    "head_pattern",
     "lenet5",
     "resnet",
-    "split_heads",
     "transformer",
 ]
 
