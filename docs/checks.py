@@ -68,6 +68,7 @@ def of_others() -> Iterator[tuple[str, Any]]:
         loo,
         operator_norm,
         psis,
+        quick,
         selftest,
         spectrum,
         symmetries,
@@ -122,6 +123,7 @@ def of_others() -> Iterator[tuple[str, Any]]:
     short = EigenPairs(torch.ones(1), torch.ones(1, 1), torch.ones(1), 1.0, 1.0, 9, False)
     yield "spectrum", spectrum.check_residuals(short, 0.01)
     yield "measured_gap", held_out.check_size(1)
+    yield "quick", quick.check_samples(99, 400)
     yield "symmetries", symmetries.check_bound(Estimate("llc", 9.0, 0.1), 1.0)
     yield "parts on a cluster", chains.check_agreement(0.0, 1.0, 9.0)
 

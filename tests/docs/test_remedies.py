@@ -37,8 +37,8 @@ OPTIONS = set().union(*map(parameters, MEASURES)) - ENGLISH - {"land", "progress
 
 
 def named(remedy):
-    """Words that are options of some measure, or look like one."""
-    words = re.findall(r"[a-z][a-z_]*(?==)?", remedy)
+    """Words that are options of some measure, or look like one; what calls name themselves does not count."""
+    words = re.findall(r"[a-z][a-z_]*(?==)?", re.sub(r"bs\.\w+\([^)]*\)", "", remedy))
     return {word for word in words if word in OPTIONS or "_" in word}
 
 
