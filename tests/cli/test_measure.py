@@ -70,10 +70,16 @@ def test_every_format_is_written(folder, kind, seed):
 
 @pytest.mark.slow
 def test_the_command_to_make_it_again_makes_it_again(folder):
-    """In processes of their own, as a user has it: the module of the working folder is found by its name."""
+    """In processes of their own, as a user has it: the module of the working folder is found by its name.
+
+    The budget counts arithmetic in them too, so that both spend it alike.
+    """
     command = ["basinscope", "measure", "net.safetensors", "--model", "own_network:build", "--data", "own_network:load",
                "--loss", "mse", "--budget", "0.3", "--out", "a.json"]  # fmt: skip
-    run = "import sys; from basinscope.cli import main; sys.argv = sys.argv[1:]; main()"
+    run = (
+        "import sys; from basinscope.cli import main; from basinscope.sampling import clock; "
+        "clock.default_clock = clock.NominalClock; sys.argv = sys.argv[1:]; main()"
+    )
     first = subprocess.run([sys.executable, "-c", run, *command], capture_output=True, text=True)
     assert first.returncode == 0, first.stderr
     before = json.loads((folder / "a.json").read_text())

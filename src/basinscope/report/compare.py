@@ -17,7 +17,19 @@ from .pages import axis_of, templates
 
 _NAME = 60
 _BESIDE = ("_stderr", "_verdict", "_warnings")
-_FIRST = ("llc", "nbeta", "gamma", "half_soft_rank", "train_loss", "validation_loss", "loss", "wbic", "gap")
+_RESOLUTION = ("llc_nbeta", "llc_gamma", "nbeta", "gamma")
+_FIRST = (
+    "llc",
+    "llc_basin",
+    "llc_drop",
+    *_RESOLUTION,
+    "half_soft_rank",
+    "train_loss",
+    "validation_loss",
+    "loss",
+    "wbic",
+    "gap",
+)
 
 
 def comparison(catalogue: Catalogue, wanted: Sequence[str]) -> str:
@@ -46,14 +58,15 @@ def mismatch(rows: Sequence[dict[str, Any]]) -> str:
     """Which part of the resolution differs between runs that have a λ̂ and say at which they took it; empty for none.
 
     Examples:
-        >>> runs = [{"values": {"llc": 3.0, "nbeta": 80.0, "gamma": gamma}} for gamma in (1.0, 2.0)]
+        >>> runs = [{"values": {"llc": 3.0, "llc_nbeta": 80.0, "llc_gamma": gamma}} for gamma in (1.0, 2.0)]
         >>> mismatch(runs), mismatch(runs[:1]), mismatch([runs[0], {"values": {"llc": 4.0}}])
         ('γ', '', '')
     """
     measured = [row["values"] for row in rows if "llc" in row["values"]]
     symbols = []
     for name, symbol in (("nbeta", "nβ"), ("gamma", "γ")):
-        known = [values[name] for values in measured if isinstance(values.get(name), float | int)]
+        stated = [values.get(f"llc_{name}", values.get(name)) for values in measured]
+        known = [value for value in stated if isinstance(value, float | int)]
         if any(not math.isclose(value, known[0], rel_tol=1e-6) for value in known):
             symbols.append(symbol)
     return " and ".join(symbols)

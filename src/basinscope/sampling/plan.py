@@ -81,7 +81,7 @@ def planned(land: Landscape, settings: Settings, price: Cost, seconds: float) ->
         return hamiltonian
     if sampler == "minibatch":
         minibatch = _minibatch(land, settings, price, seconds)
-        if minibatch.chains % len(unadjusted.FRACTIONS) or minibatch.chains < 2 * len(unadjusted.FRACTIONS):
+        if not _suits_minibatches(minibatch.chains):
             raise InputError(
                 f"chains on minibatches run at {len(unadjusted.FRACTIONS)} step sizes, at least two of them at each: "
                 f"chains must be a multiple of {len(unadjusted.FRACTIONS)} from {2 * len(unadjusted.FRACTIONS)} on, "
@@ -97,14 +97,22 @@ def planned(land: Landscape, settings: Settings, price: Cost, seconds: float) ->
 def _chosen(settings: Settings, hamiltonian: Plan, price: Cost, n: int, seconds: float) -> str:
     """Metropolis-adjusted on all data where the budget allows some 100 transitions, else minibatches.
 
-    Draws, a step size or a burn-in can only be meant for the first, a batch size only for the second.
+    Draws, a step size, a burn-in or a number of chains that minibatches cannot have can only be meant for the first,
+    a batch size only for the second.
     """
     if settings.batch_size is not None:
         return "minibatch"
     if any(value is not None for value in (settings.draws, settings.step_size, settings.burn_in)):
         return "hmc"
+    if settings.chains is not None and not _suits_minibatches(settings.chains):
+        return "hmc"
     needed = _TRANSITIONS * hamiltonian.gradients * price.of(n, hamiltonian.chains)
     return "hmc" if needed <= seconds else "minibatch"
+
+
+def _suits_minibatches(chains: int) -> bool:
+    """Whether there are at least two chains, and as many, at each step size."""
+    return chains % len(unadjusted.FRACTIONS) == 0 and chains >= 2 * len(unadjusted.FRACTIONS)
 
 
 def _hamiltonian(land: Landscape, settings: Settings, price: Cost, seconds: float) -> Plan:

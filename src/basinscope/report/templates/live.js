@@ -29,8 +29,9 @@
     return run;
   };
 
-  // A term of the filter: a comparison such as llc>26 or width=64, or else a word that a run's texts must hold.
-  const ALIAS = { "λ": "llc", "λ̂": "llc", verdict: "llc_verdict", params: "parameters", "γ": "gamma", "nβ": "nbeta" };
+  // A term of the filter: a comparison such as llc>26, width=64 or name=run, which holds for a text that is this word
+  // or has it among its words; or else a word that a run's texts must hold.
+  const ALIAS = { "λ": "llc", "λ̂": "llc", verdict: "llc_verdict", params: "parameters", "γ": "llc_gamma", "nβ": "llc_nbeta", gamma: "llc_gamma", nbeta: "llc_nbeta" };
   const TESTS = { ">": (a, b) => a > b, "<": (a, b) => a < b, ">=": (a, b) => a >= b, "<=": (a, b) => a <= b, "=": (a, b) => a === b };
   const term = (word) => {
     const parts = word.match(/^([^<>=]+)(>=|<=|>|<|=)(.+)$/);
@@ -38,7 +39,7 @@
     const key = parts[1], number = Number(parts[3].replaceAll(",", ""));
     const values = (run) => [run.values[key], run.values[ALIAS[key]], key === "values" ? undefined : run[key]].filter((own) => own !== undefined);
     const holds = (run) => values(run).some((own) => typeof own === "number" ? TESTS[parts[2]](own, number)
-      : parts[2] === "=" && String(own).toLowerCase() === parts[3]);
+      : parts[2] === "=" && [String(own), ...String(own).split(/\s+/)].some((text) => text.toLowerCase() === parts[3]));
     return { word, key, holds, known: (run) => values(run).length > 0, numeric: !Number.isNaN(number), ordered: parts[2] !== "=" };
   };
   const terms = () => byId("query").value.toLowerCase().split(/\s+/).filter(Boolean).map(term);
