@@ -37,6 +37,7 @@ def of_llc() -> Iterator[Any]:
         *llc_checks(1.0, 0.2, {**seen, "virial": 3.0})[1:],
         *llc_checks(1.0, 0.2, {**seen, "virial": 0.1, "sampler": "minibatch"}),
         *llc_checks(1.0, 0.2, {**seen, "sampler": "sgld"}),
+        *llc_checks(1.0, 0.2, {**seen, "sampler": "lean", "gamma_asked": 1.0})[-1:],
     ]
     names = [check.name for check in shown]
     yield from sorted(shown, key=lambda check: names.index(check.name))  # those of one name side by side

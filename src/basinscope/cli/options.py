@@ -11,7 +11,7 @@ import typer
 if TYPE_CHECKING:
     from ..estimates import Estimate
 
-SAMPLERS = ("auto", "hmc", "minibatch", "sgld", "rmsprop-sgld", "leimkuhler-matthews", "baoab", "sgnht", "mala")
+SAMPLERS = ("auto", "hmc", "minibatch", "lean", "sgld", "rmsprop-sgld", "leimkuhler-matthews", "baoab", "sgnht", "mala")
 LOSSES = ("cross_entropy", "mse", "gaussian", "bernoulli")
 
 

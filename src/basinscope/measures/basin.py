@@ -56,17 +56,24 @@ def split(sampler: Sampler, outcome: Outcome, stderr: float) -> dict[str, Any]:
 
 def note(outcome: Outcome, curvature: Quadratic | None, diagnostics: Mapping[str, Any]) -> str:
     """What to say of a point that is no minimum: where it is one, by the gradient and the curvature there."""
-    text = f"at nβ = {_digits(outcome.at.nbeta, 4)} w* is no minimum"
-    if diagnostics.get("basin") is not None:
-        text += (
-            f", but {_digits(diagnostics['drop'])} nats above the bottom of a basin of {_digits(diagnostics['basin'])}"
-        )
+    text = above_the_bottom(outcome.at.nbeta, diagnostics)
     nbeta = None if curvature is None else curvature.finest(outcome.at, MAX_DROP_SHARE)
     if curvature is None or nbeta is None:
         return text
     coarser = Resolution(nbeta, outcome.at.gamma)
     about = f"λ̂ is about {_digits(curvature.basin(coarser) - curvature.drop(coarser), 2)}"
     return f"{text}; at nβ = {_digits(nbeta, 2)} {about if curvature.complete else 'it is one'}, by the curvature at w*"
+
+
+def above_the_bottom(nbeta: float, diagnostics: Mapping[str, Any]) -> str:
+    """What to say of a w* that is no minimum at nβ, with the drop where one is known."""
+    text = f"at nβ = {_digits(nbeta, 4)} w* is no minimum"
+    if diagnostics.get("basin") is None:
+        return text
+    return (
+        f"{text}, but {_digits(diagnostics['drop'])} nats above the bottom of a basin of "
+        f"{_digits(diagnostics['basin'])}"
+    )
 
 
 def _digits(value: float, digits: int = 3) -> str:

@@ -14,8 +14,9 @@ from ..sampling.local import Outcome, Sampler
 from ..sampling.quadratic import Quadratic
 from .basin import CALIBRATED, note, split
 from .coefficient import LearningCoefficient, at_minimum
+from .lean import lean_llc, walks_lean
 from .llc_checks import llc_checks
-from .posterior import Posterior, posterior_of
+from .posterior import Posterior, landscape_of, posterior_of
 from .settings import Sampling, takes_settings
 
 _TRACE_BLOCKS = 256
@@ -51,6 +52,8 @@ def llc(land: Landscape | Posterior, *, progress: bool = True, **settings: Unpac
         (True, True)
     """
     with tracked("llc", progress) as report:
+        if walks_lean(land, settings):
+            return lean_llc(landscape_of(land), settings, report)
         post = posterior_of(land, settings, report)
     return judged(post.sampler, post.outcome)
 

@@ -24,8 +24,10 @@ MIN_ACCEPTANCE = 0.1  # accepted proposals of a Metropolis sampler
 MAX_STEP_BIAS = 0.15  # distance of the smallest step from the extrapolation to zero
 MAX_LOCALISER_SHARE = 0.7  # −∂log λ̂/∂log γ, which is 1 in a basin without curvature
 
+_SAME = 1e-9  # relative difference of two γ that are one
+
 _METROPOLIS = ("hmc", "mala")  # samplers that reject, and so have no step-size bias
-_EXTRAPOLATED = "minibatch"  # the sampler that measures its step-size bias
+_EXTRAPOLATED = ("minibatch", "lean")  # samplers that measure their step-size bias
 
 
 def llc_checks(value: float, stderr: float, diagnostics: Mapping[str, Any]) -> tuple[Check, ...]:
@@ -66,6 +68,8 @@ def _checks(value: float, stderr: float, seen: Mapping[str, Any]) -> Iterator[Ch
     yield _step_bias(seen["sampler"], seen.get("slope"))
     if value > 0 and seen.get("gamma_slope") is not None and seen.get("largest_eigenvalue") is not None:
         yield _localiser(seen, value)
+    if seen.get("gamma_asked") is not None:
+        yield _reach(seen)
 
 
 def _sign(value: float, basin: float | None) -> Check:
@@ -88,7 +92,7 @@ def _lost(sampler: str | None, diverged: int, started: int) -> Check:
     remedy, reason = "train longer, or raise gamma", f"diverged: {diverged} of {started} chains diverged"
     if sampler in _METROPOLIS:
         reason = f"not in a basin: {diverged} of {started} chains fell far below the loss of w* and were stopped"
-    elif sampler != "minibatch":
+    elif sampler not in _EXTRAPOLATED:
         remedy = "use a smaller step_size or a larger gamma"
     return Check("λ̂", "not finite", "positive", False, remedy, "failure", reason)
 
@@ -105,7 +109,7 @@ def _step_bias(sampler: str, slope: float | None) -> Check:
     name, wanted = "step-size bias", f"none, or measured and at most {MAX_STEP_BIAS:.0%} of λ̂"
     if sampler in _METROPOLIS:
         return Check(name, "none", wanted, True)
-    if sampler != _EXTRAPOLATED or slope is None:
+    if sampler not in _EXTRAPOLATED or slope is None:
         return Check(
             name, "unknown", wanted, False, "use sampler='hmc' or 'minibatch'",
             reason=f"step-size bias: {sampler} corrects and measures none",
@@ -124,4 +128,14 @@ def _localiser(seen: Mapping[str, Any], value: float) -> Check:
         f"above 1, or λ̂ falling with γ by a power of at most {MAX_LOCALISER_SHARE:g}",
         stiffness > gamma or share <= MAX_LOCALISER_SHARE, "lower gamma or raise nbeta",
         reason=f"prior-dominated: no direction is stiffer than gamma={gamma:.3g}, and λ̂ falls as gamma^−{share:.2f}",
+    )  # fmt: skip
+
+
+def _reach(seen: Mapping[str, Any]) -> Check:
+    """Chains that cannot relax the slowest modes in their time have a localiser that makes them faster."""
+    reached, asked = f"{seen['gamma']:.3g}", f"{seen['gamma_asked']:.3g}"
+    return Check(
+        "localiser γ that chains reach", reached, "the one that was asked for",
+        seen["gamma"] <= seen["gamma_asked"] * (1 + _SAME), "raise budget, lower nbeta, or leave gamma out",
+        reason=f"coarser than asked: chains so short reach gamma={reached}, not {asked}",
     )  # fmt: skip

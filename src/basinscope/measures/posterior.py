@@ -170,9 +170,10 @@ def posterior(
         nbeta: inverse temperature nβ. Unless given it is n/log n, Watanabe's temperature, at which λ̂ and WBIC are
             defined; criteria of prediction that sample for themselves take n, so that β = 1.
         gamma: localisation γ, the precision of a Gaussian prior around w*; d/‖w*‖² unless given.
-        sampler: `auto`, `hmc` (all data), `minibatch` (extrapolated), or a plain kernel with nothing corrected:
-            `sgld`, `rmsprop-sgld`, `leimkuhler-matthews`, `baoab`, `sgnht`, `mala`. Plain kernels give λ̂ and WBIC
-            alone.
+        sampler: `auto`, `hmc` (all data), `minibatch` (extrapolated), `lean` (the network's own weights, for λ̂ of
+            large networks, which `llc` takes under `auto` from 20 million parameters on), or a plain kernel with
+            nothing corrected: `sgld`, `rmsprop-sgld`, `leimkuhler-matthews`, `baoab`, `sgnht`, `mala`. Plain kernels
+            give λ̂ and WBIC alone.
         chains: how many.
         draws: per chain: so long is the run, burn-in included, instead of until `rtol` is met; criteria look at as
             many draws after it. Criteria that sample for themselves let the chains converge first, then take so many.

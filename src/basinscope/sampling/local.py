@@ -39,7 +39,7 @@ from .quadratic import Quadratic
 from .runs import Run
 from .target import Target
 
-SAMPLERS = ("auto", "hmc", "minibatch", *plain.KERNELS)
+SAMPLERS = ("auto", "hmc", "minibatch", "lean", *plain.KERNELS)
 SEEDS = 16  # between the seeds of two runs of one sampler
 LOST = Mean(math.nan, math.inf)  # of fewer than two living chains
 _PILOT = 24  # transitions of the run that finds them
@@ -142,6 +142,8 @@ class Sampler:
     """
 
     def __init__(self, land: Landscape, settings: Settings) -> None:
+        if settings.sampler == "lean" or getattr(land, "in_place", False):
+            raise InputError("the lean walk keeps no draws and gives λ̂ alone — call bs.llc(land)")
         self.land = land
         self.settings = settings
         self.clock = clock_of(settings.budget)
