@@ -6,21 +6,21 @@ import math
 
 import pytest
 import torch
-from sampling.lean.quadratic import Quadratic
 
-from basinscope.sampling.lean.noise import Noise
+from basinscope.sampling.lean.noise import CounterNoise
 from basinscope.sampling.lean.passes import Passes
-from basinscope.sampling.lean.walk import Walk, all_losses
+from basinscope.sampling.lean.walk import LeanWalk, all_losses
 from basinscope.sampling.lean.weights import Step, Weights
+from sampling.lean.quadratic import Quadratic
 
 
 def mean_excess(subject: Quadratic, step: Step, steps: int, *, delta: str | None = None, nbeta: float = 1.0) -> float:
     """The mean of nβ·excess after half of the steps."""
     weights = Weights(subject.leaves, delta)
     passes = Passes(subject, weights, 8)
-    walk = Walk(subject, weights, passes, nbeta, 8, all_losses(subject, passes, 8))
+    walk = LeanWalk(subject, weights, passes, nbeta, 8, all_losses(subject, passes, 8))
     with passes.listening():
-        record = walk.chain(step, steps, Noise(0, 0), subject.batches(8, 0))
+        record = walk.chain(step, steps, CounterNoise(0, 0), subject.batches(8, 0))
     weights.restore()
     return float(record.after(0.5).excess.mean())
 
@@ -78,9 +78,9 @@ def test_an_exchange_that_is_cut_short_loses_nothing() -> None:
     star = torch.linspace(-1, 1, 10)
     subject = Quadratic(star, torch.ones(10))
     weights = Weights(subject.leaves)
-    weights.begin(Step(0.2, 1.0, (1.0, 1.0)), Noise(0, 0))
+    weights.begin(Step(0.2, 1.0, (1.0, 1.0)), CounterNoise(0, 0))
     for number in range(2):
-        weights.move(number, torch.zeros(5), Step(0.2, 1.0, (1.0, 1.0)), Noise(0, 0), 0)
+        weights.move(number, torch.zeros(5), Step(0.2, 1.0, (1.0, 1.0)), CounterNoise(0, 0), 0)
     assert not torch.equal(subject.leaves["a"].detach(), star[:5])
     with weights.at_star():
         assert torch.equal(subject.leaves["a"].detach(), star[:5])

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from ..equilibrium import CHANCE_STDERRS, Mean, freedom_of
 from ..extrapolation import DISCRETIZATION, LIFT_SPREAD, UNSEEN_BEND, line
-from .walk import Record
+from .walk import ChainRecord
 
 Array = NDArray[np.float64]
 _FEW_BLOCKS = 8  # into which a chain is cut for the standard error of its own
@@ -21,7 +21,7 @@ _FEW_BLOCKS = 8  # into which a chain is cut for the standard error of its own
 class Chain:
     """A chain without its burn-in, and the noise of its gradients: Tr of their covariance, tensor by tensor."""
 
-    record: Record
+    record: ChainRecord
     noise: Array
 
     @property
@@ -128,7 +128,7 @@ def _sizes(chains: Sequence[Chain]) -> list[float]:
     return sorted({chain.record.step.size for chain in chains}, reverse=True)
 
 
-def bottom_of(cold: Record, lift: float) -> Mean:
+def bottom_of(cold: ChainRecord, lift: float) -> Mean:
     """nβ(L(w*) − L(ŵ)) from a chain without heat, which comes to rest at ŵ but for what gradient noise makes it shake.
 
     The standard error holds the scatter of its last quarter, `LIFT_SPREAD` of the lift and the distance that it still

@@ -25,7 +25,7 @@ def counter(*numbers: int) -> int:
     return state >> 1  # generators take signed numbers
 
 
-class Noise:
+class CounterNoise:
     """The standard normal numbers ξ of one chain: the same for the same step and tensor, whenever they are asked for.
 
     Args:

@@ -17,15 +17,15 @@ from ...landscape import Landscape
 from ...progress import Report
 from ...samples import Samples, tensors
 from ..calibration import Resolution
-from ..convergence import PRECISE
 from ..clock import Clock, Schedule, clock_of
+from ..convergence import PRECISE
 from ..equilibrium import Mean
 from .means import Chain, Extrapolated, Virial, bottom_of, extrapolated, virial_of
-from .noise import Noise, counter
+from .noise import CounterNoise, counter
 from .passes import Passes
-from .subject import Batch, Subject, subject_of
-from .tuning import FRACTIONS, Pace, equilibration, paced, scales_of, stiffest
-from .walk import PAIRED_EVERY, VIRIAL_EVERY, Record, Walk, all_losses
+from .subject import Batch, Walkable, subject_of
+from .tuning import FRACTIONS, LeanPace, equilibration, paced, scales_of, stiffest
+from .walk import PAIRED_EVERY, VIRIAL_EVERY, ChainRecord, LeanWalk, all_losses
 from .weights import Step, Weights
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ class Walked:
     """
 
     at: Resolution
-    pace: Pace
+    pace: LeanPace
     chains: list[Chain]
     result: Extrapolated | None
     virial: Virial | None
@@ -112,7 +112,7 @@ def is_lean(land: Landscape, sampler: str) -> bool:
 
 
 def walked(land: Landscape, settings: Settings, at: Resolution, report: Report, options: Options = USUAL) -> Walked:
-    """Walk lean at a resolution. The network's weights are w* again afterwards, to the bit, whatever happens."""
+    """LeanWalk lean at a resolution. The network's weights are w* again afterwards, to the bit, whatever happens."""
     clock = clock_of(settings.budget)
     subject = subject_of(land)
     with clock.running(), subject.borrowed():
@@ -132,7 +132,7 @@ class _Strategy:
     """One lean walk: first what it must know, then the chains."""
 
     def __init__(
-        self, subject: Subject, weights: Weights, passes: Passes, at: Resolution, settings: Settings,
+        self, subject: Walkable, weights: Weights, passes: Passes, at: Resolution, settings: Settings,
         options: Options, clock: Clock, report: Report,
     ) -> None:  # fmt: skip
         self.subject, self.weights, self.passes = subject, weights, passes
@@ -141,14 +141,14 @@ class _Strategy:
 
     def run(self, size: int) -> Walked:
         """All of it."""
-        self.walk = Walk(self.subject, self.weights, self.passes, self.at.nbeta, size)
+        self.walk = LeanWalk(self.subject, self.weights, self.passes, self.at.nbeta, size)
         first = next(self._batches(0)).samples
         self.passes.fit(first)
         loss = self._checked_losses(first)
         price = self._price()
         self._keep_base(price)
         scales = self._scales(first)
-        curvature = stiffest(self.walk, first, scales, Noise(self.settings.seed, 0))
+        curvature = stiffest(self.walk, first, scales, CounterNoise(self.settings.seed, 0))
         noise = self._noise(self._batches(1))
         pilot, noise = self._pilot(scales, curvature, noise, price)
         chains, lost, interrupted = self._chains(pilot)
@@ -190,7 +190,7 @@ class _Strategy:
         batches = self._batches(2)
 
         def work() -> float:
-            return float(self.walk.chain(still, VIRIAL_EVERY, Noise(0, 0), batches).excess.sum())
+            return float(self.walk.chain(still, VIRIAL_EVERY, CounterNoise(0, 0), batches).excess.sum())
 
         work()
         return median(self.clock.price(work, self._nominal) for _ in range(_TIMED)) / VIRIAL_EVERY
@@ -213,13 +213,13 @@ class _Strategy:
     def _scales(self, batch: Samples) -> list[float]:
         if self.options.scales is not None:
             return [self.options.scales[name] for name in self.weights.names]
-        rows = equilibration(self.walk, batch, Noise(self.settings.seed, 0))
+        rows = equilibration(self.walk, batch, CounterNoise(self.settings.seed, 0))
         return scales_of(rows, self.weights.sizes)
 
     def _noise(self, batches: Iterator[Batch]) -> Array:
         return self.walk.noise_traces(batches, _PAIRS)
 
-    def _paced(self, scales: list[float], curvature: float, noise: Array, energy: float, steps: int) -> Pace:
+    def _paced(self, scales: list[float], curvature: float, noise: Array, energy: float, steps: int) -> LeanPace:
         momentum = self.options.momentum
         if momentum is None:  # where gradients are let go as they arrive, there is room for it
             momentum = not self.passes.keeps_gradients and self.passes.micro >= self.walk.batch
@@ -228,7 +228,7 @@ class _Strategy:
             energy=energy, gamma=self.at.gamma, steps=steps, momentum=momentum, size=self.settings.step_size,
         )  # fmt: skip
 
-    def _pilot(self, scales: list[float], curvature: float, noise: Array, price: float) -> tuple[Pace, Array]:
+    def _pilot(self, scales: list[float], curvature: float, noise: Array, price: float) -> tuple[LeanPace, Array]:
         """The pace of the chains, from a short one that tells how large nβ·excess and the noise will be there.
 
         Before it, half the trace of the whitened curvature over its largest eigenvalue is the least that nβ·excess
@@ -264,19 +264,19 @@ class _Strategy:
 
     # ------------------------------------------------------------------ chains
 
-    def _one(self, step: Step, steps: int, number: int) -> Record:
+    def _one(self, step: Step, steps: int, number: int) -> ChainRecord:
         """One chain; once more with smaller micro-batches, where it has run out of memory."""
         while True:
             try:
-                noise = Noise(self.settings.seed, number)
+                noise = CounterNoise(self.settings.seed, number)
                 return self.walk.chain(step, steps, noise, self._batches(10 + number))
             except torch.OutOfMemoryError as error:
                 self.passes.shrink(error)
 
-    def _chains(self, pace: Pace) -> tuple[list[Chain], int, bool]:
+    def _chains(self, pace: LeanPace) -> tuple[list[Chain], int, bool]:
         """Chains of both sizes in turn, until their mean is known well enough or all are done."""
         most, lost, interrupted = self.settings.chains or _CHAINS, 0, False
-        records: list[Record] = []
+        records: list[ChainRecord] = []
         traces: list[Array] = []
         try:
             for number in range(most):
@@ -300,7 +300,7 @@ class _Strategy:
     def _burn_in(self) -> float:
         return _BURN_IN if self.settings.burn_in is None else self.settings.burn_in
 
-    def _precise(self, records: list[Record], traces: list[Array]) -> bool:
+    def _precise(self, records: list[ChainRecord], traces: list[Array]) -> bool:
         """Whether the standard error target is met, by as many chains of both sizes."""
         if self.settings.chains is not None or not _level(records):
             return False
@@ -308,7 +308,7 @@ class _Strategy:
         mean = extrapolated(chains, virial_of(chains, self.weights.sizes, self._moving())).mean
         return mean.stderr <= PRECISE * self.settings.rtol * mean.value  # by few chains: more than asked for
 
-    def _cold(self, pace: Pace, noise: Array) -> Mean | None:
+    def _cold(self, pace: LeanPace, noise: Array) -> Mean | None:
         """nβ(L(w*) − L(ŵ)) from a chain without heat."""
         if not self.options.drop:
             return None
@@ -324,12 +324,12 @@ class _Strategy:
         return self.weights.bytes() + sum(size * (leaf.element_size() + 4) for size, leaf in each)
 
 
-def _level(records: list[Record]) -> bool:
+def _level(records: list[ChainRecord]) -> bool:
     """Whether there are enough chains, as many of each size."""
     return len(records) >= _FEWEST_CHAINS and len(records) % len(FRACTIONS) == 0
 
 
-def _chained(records: list[Record], traces: list[Array]) -> list[Chain]:
+def _chained(records: list[ChainRecord], traces: list[Array]) -> list[Chain]:
     """Chains with the noise that all of them saw."""
     if not records:
         return []

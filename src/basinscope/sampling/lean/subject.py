@@ -20,7 +20,7 @@ class Batch(NamedTuple):
     indices: Tensor | None
 
 
-class Subject(Protocol):
+class Walkable(Protocol):
     """A network on its data.
 
     Attributes:
@@ -85,7 +85,7 @@ def random_indices(n: int, size: int, seed: int) -> Iterator[Tensor]:
         yield torch.randint(n, (size,), generator=generator)
 
 
-def subject_of(land: Landscape) -> Subject:
+def subject_of(land: Landscape) -> Walkable:
     """The subject of a landscape: its module in place, if it is one of that kind, else leaves of its own."""
-    own: Subject | None = land.subject() if hasattr(land, "subject") else None
+    own: Walkable | None = land.subject() if hasattr(land, "subject") else None
     return Copied(land) if own is None else own

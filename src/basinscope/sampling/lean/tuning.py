@@ -11,8 +11,8 @@ import torch
 from numpy.typing import NDArray
 
 from ...samples import Samples
-from .noise import Noise
-from .walk import Walk
+from .noise import CounterNoise
+from .walk import LeanWalk
 from .weights import Step, Weights
 
 STABLE = 0.4  # ε of the larger step times the largest whitened curvature; on quadratics steps are exact up to 4
@@ -47,7 +47,7 @@ def scales_of(stiffness: Sequence[float], sizes: Sequence[int]) -> list[float]:
 
 
 @torch.no_grad()
-def equilibration(walk: Walk, batch: Samples, noise: Noise) -> list[float]:
+def equilibration(walk: LeanWalk, batch: Samples, noise: CounterNoise) -> list[float]:
     """The root mean square of the Hessian's rows, tensor by tensor, from one product with a random vector."""
     weights = walk.weights
     length = _NUDGE * _root_mean_square(weights)
@@ -62,7 +62,7 @@ def equilibration(walk: Walk, batch: Samples, noise: Noise) -> list[float]:
 
 
 @torch.no_grad()
-def stiffest(walk: Walk, batch: Samples, scales: Sequence[float], noise: Noise) -> float:
+def stiffest(walk: LeanWalk, batch: Samples, scales: Sequence[float], noise: CounterNoise) -> float:
     """The largest eigenvalue, by modulus, of P^½ (nβH) P^½ on a batch, from power iterations by finite differences.
 
     The displacement is that of a thermal fluctuation in the stiffest direction, so that what is measured is the
@@ -99,7 +99,7 @@ def _root_mean_square(weights: Weights) -> float:
     return math.sqrt(square / sum(weights.sizes)) if square > 0 else 1.0
 
 
-def _slope_across(walk: Walk, batch: Samples) -> None:
+def _slope_across(walk: LeanWalk, batch: Samples) -> None:
     """Leave on the leaves nβ(∇L(w* + δ) − ∇L(w* − δ)), the weights at w* − δ."""
     scale = walk.nbeta / batch.n
     walk.passes.gradient(batch, scale)
@@ -108,7 +108,7 @@ def _slope_across(walk: Walk, batch: Samples) -> None:
 
 
 @dataclass(frozen=True)
-class Pace:
+class LeanPace:
     """How chains go.
 
     Attributes:
@@ -139,7 +139,7 @@ class Pace:
 def paced(
     *, scales: Sequence[float], sizes: Sequence[int], curvature: float, noise: float, energy: float, gamma: float,
     steps: int, momentum: bool, size: float | None = None,
-) -> Pace:  # fmt: skip
+) -> LeanPace:  # fmt: skip
     """The pace of chains of that many steps.
 
     Steps are as large as the curvature allows, or as the lift of gradient noise does. Where the second allows more,
@@ -169,7 +169,7 @@ def paced(
     reach = step * (1 + kept) / (1 - kept)
     finest = RELAX / (reach * steps * slowest)
     chosen = Step(step, max(gamma, finest), tuple(scales), kept)
-    return Pace(chosen, steps, gamma, stable, reach * noise / 8)
+    return LeanPace(chosen, steps, gamma, stable, reach * noise / 8)
 
 
 def slowest_scale(scales: Sequence[float], sizes: Sequence[int]) -> float:

@@ -10,9 +10,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from .noise import Noise
+from .noise import CounterNoise
 from .passes import Passes
-from .subject import Batch, Subject
+from .subject import Batch, Walkable
 from .weights import Step, Weights, local
 
 VIRIAL_EVERY = 4  # steps between two looks at the virials
@@ -22,7 +22,7 @@ Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Record:
+class ChainRecord:
     """What was seen of one chain, or of a part of it.
 
     Attributes:
@@ -38,13 +38,13 @@ class Record:
     step: Step
     finished: bool = True
 
-    def after(self, burn_in: float) -> Record:
+    def after(self, burn_in: float) -> ChainRecord:
         """Without that share of its beginning."""
         first, look = int(burn_in * len(self.excess)), int(burn_in * len(self.data))
-        return Record(self.excess[first:], self.data[look:], self.prior[look:], self.step, self.finished)
+        return ChainRecord(self.excess[first:], self.data[look:], self.prior[look:], self.step, self.finished)
 
 
-class Walk:
+class LeanWalk:
     """Chains of a subject, one after another, on its own leaves.
 
     Args:
@@ -57,7 +57,7 @@ class Walk:
     """
 
     def __init__(
-        self, subject: Subject, weights: Weights, passes: Passes, nbeta: float, batch: int, base: Tensor | None = None
+        self, subject: Walkable, weights: Weights, passes: Passes, nbeta: float, batch: int, base: Tensor | None = None
     ) -> None:
         self.subject, self.weights, self.passes = subject, weights, passes
         self.nbeta, self.batch, self.base = nbeta, min(batch, subject.n), base
@@ -68,8 +68,13 @@ class Walk:
         return self.batch < self.subject.n
 
     def chain(
-        self, step: Step, steps: int, noise: Noise, batches: Iterator[Batch], tell: Callable[[int], None] | None = None
-    ) -> Record:
+        self,
+        step: Step,
+        steps: int,
+        noise: CounterNoise,
+        batches: Iterator[Batch],
+        tell: Callable[[int], None] | None = None,
+    ) -> ChainRecord:
         """A chain from w* of that many steps."""
         self.weights.begin(step, noise)
         excess: list[Tensor] = []
@@ -89,7 +94,7 @@ class Walk:
                     break
         self.weights.rest()
         seen = torch.stack(looks).cpu().numpy()
-        return Record(torch.stack(excess).cpu().numpy(), seen[:, 0], step.gamma * seen[:, 1], step, finished)
+        return ChainRecord(torch.stack(excess).cpu().numpy(), seen[:, 0], step.gamma * seen[:, 1], step, finished)
 
     def noise_traces(self, batches: Iterator[Batch], pairs: int) -> Array:
         """Tr of the covariance of nβ∇L_B where the chain is, tensor by tensor: half the squared difference of the
@@ -107,7 +112,7 @@ class Walk:
         return traces
 
     def _advance(
-        self, step: Step, noise: Noise, time: int, batch: Batch, looks_too: bool, looks: list[Tensor]
+        self, step: Step, noise: CounterNoise, time: int, batch: Batch, looks_too: bool, looks: list[Tensor]
     ) -> Tensor:
         """One step; the sum of the losses before it."""
         seen: dict[int, Tensor] = {}
@@ -133,6 +138,6 @@ class Walk:
             return self.passes.losses(batch.samples).sum()
 
 
-def all_losses(subject: Subject, passes: Passes, size: int) -> Tensor:
+def all_losses(subject: Walkable, passes: Passes, size: int) -> Tensor:
     """l_i(w) of all samples where the leaves are, (n,) float64."""
     return torch.cat([passes.losses(piece) for piece in subject.ordered(size)])

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from ...errors import InputError
-from .noise import Noise, stochastically_rounded
+from .noise import CounterNoise, stochastically_rounded
 
 DELTAS = (None, "float32", "bfloat16")  # how δ = w − w* may be kept; None: by the weights themselves
 
@@ -82,7 +82,7 @@ class Weights:
 
     # ------------------------------------------------------------------ a chain
 
-    def begin(self, step: Step, noise: Noise) -> None:
+    def begin(self, step: Step, noise: CounterNoise) -> None:
         """Put a chain at w*, with fresh momenta if it has any."""
         self.restore()
         for away in self._away or []:
@@ -99,7 +99,7 @@ class Weights:
         self._momentum = None
 
     @torch.no_grad()
-    def move(self, number: int, gradient: Tensor, step: Step, noise: Noise, time: int) -> None:
+    def move(self, number: int, gradient: Tensor, step: Step, noise: CounterNoise, time: int) -> None:
         """Step number `time` of one tensor, by its gradient of nβL."""
         here, star, gradient = self._here[number], self._star[number], local(gradient)
         if self._away is None:
@@ -115,7 +115,14 @@ class Weights:
         torch.add(star, delta, out=here) if here.dtype == delta.dtype else here.copy_(delta.add(star))
 
     def _push(
-        self, number: int, at: Tensor, centre: Tensor | None, gradient: Tensor, step: Step, noise: Noise, time: int
+        self,
+        number: int,
+        at: Tensor,
+        centre: Tensor | None,
+        gradient: Tensor,
+        step: Step,
+        noise: CounterNoise,
+        time: int,
     ) -> None:
         """Move `at`, which the localiser pulls towards `centre`, or 0."""
         scale = step.scales[number]
