@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -67,14 +67,7 @@ class LeanWalk:
         """Whether gradients are of a part of the data."""
         return self.batch < self.subject.n
 
-    def chain(
-        self,
-        step: Step,
-        steps: int,
-        noise: CounterNoise,
-        batches: Iterator[Batch],
-        tell: Callable[[int], None] | None = None,
-    ) -> ChainRecord:
+    def chain(self, step: Step, steps: int, noise: CounterNoise, batches: Iterator[Batch]) -> ChainRecord:
         """A chain from w* of that many steps."""
         self.weights.begin(step, noise)
         excess: list[Tensor] = []
@@ -87,8 +80,6 @@ class LeanWalk:
             if base is not None:
                 excess.append((sums - base) * (self.nbeta / batch.samples.n))
             if (time + 1) % _CHECK_EVERY == 0 or time == steps - 1:
-                if tell is not None:
-                    tell(time + 1)
                 finished = bool(torch.isfinite(torch.stack(excess[-_CHECK_EVERY:])).all())
                 if not finished:
                     break
