@@ -61,7 +61,8 @@ class Page:
 
     def __init__(self, address):
         self._open = ExitStack()
-        self._socket = self._open.enter_context(connect(address, max_size=None, open_timeout=GENEROUS, ping_interval=None))
+        patient = connect(address, max_size=None, open_timeout=GENEROUS, ping_interval=None)
+        self._socket = self._open.enter_context(patient)
         self._number = 0
         self.errors = []
         self.requests = []
