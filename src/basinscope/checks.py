@@ -18,7 +18,7 @@ def positive(name: str, value: Any) -> float:
         >>> positive("gamma", 3)
         3.0
     """
-    if not _is_number(value) or not (math.isfinite(value) and value > 0):
+    if not _is_finite(value) or value <= 0:
         raise InputError(f"{name} must be a positive finite number, got {value!r}")
     return float(value)
 
@@ -56,8 +56,7 @@ def whole(name: str, value: Any, least: int | None = None, most: int | None = No
         4
     """
     if (
-        not _is_number(value)
-        or not math.isfinite(value)
+        not _is_finite(value)
         or int(value) != value
         or (least is not None and value < least)
         or (most is not None and value > most)
@@ -68,6 +67,14 @@ def whole(name: str, value: Any, least: int | None = None, most: int | None = No
             bound = "" if least is None else f" of at least {least}"
         raise InputError(f"{name} must be a whole number{bound}, got {value!r}")
     return int(value)
+
+
+def _is_finite(value: Any) -> bool:
+    """Numbers that a float can hold."""
+    try:
+        return _is_number(value) and math.isfinite(value)
+    except OverflowError:  # a whole number of four hundred digits
+        return False
 
 
 def _is_number(value: Any) -> bool:

@@ -16,6 +16,7 @@ from .differences import RESOLUTION, check_one_resolution, resolution_in_words, 
 from .errors import InputError
 from .estimate_card import card
 from .files import write_whole
+from .foreign import contents, parsed
 from .verdict import VERDICTS as VERDICTS
 from .verdict import Check as Check
 from .verdict import Severity as Severity
@@ -221,7 +222,7 @@ class Estimate:
             Estimate(llc = 1 ± 0.5, ok)
         """
         try:
-            return cls.from_dict(json.loads(Path(path).read_bytes()))
+            return cls.from_dict(parsed(contents(path)))
         except FileNotFoundError:
             raise InputError(f"there is no estimate at {path}") from None
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:

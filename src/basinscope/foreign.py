@@ -1,4 +1,4 @@
-"""What others wrote: files that may be pipes or endless, JSON that may be nested without end."""
+"""What others wrote: files that may be pipes or endless, JSON that may be nested without end, archives of arrays."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ import json
 import os
 import stat
 from pathlib import Path
-from typing import Any, BinaryIO, NoReturn
+from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 _MOST = 1 << 30  # bytes of a file that is read whole
 
@@ -49,6 +52,21 @@ def parsed(text: str | bytes, *, finite: bool = True) -> Any:
         return json.loads(text, parse_constant=_refused) if finite else json.loads(text)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
+
+
+def arrays(path: str | os.PathLike[str]) -> dict[str, NDArray[Any]]:
+    """The arrays of a NumPy archive by name, without objects; a ValueError for whatever is none."""
+    import numpy as np
+
+    try:
+        with opened(path) as file, np.load(file, allow_pickle=False) as archive:
+            found = {name: archive[name] for name in archive.files}
+    except Exception as error:  # NumPy's reader of headers tells of damage in a dozen ways
+        raise ValueError(str(error)[:200] or type(error).__name__) from error
+    odd = next((name for name, value in found.items() if not isinstance(value, np.ndarray)), None)
+    if odd is not None:
+        raise ValueError(f"{odd!r} is no array")
+    return found
 
 
 def _refused(name: str) -> NoReturn:

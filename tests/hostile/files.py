@@ -20,7 +20,7 @@ from basinscope.adapters.checkpoints import checkpoints_in, fitting, read_weight
 from basinscope.adapters.training_file import load_checkpoint, save_checkpoint
 from basinscope.adapters.training_header import training_header
 from basinscope.files import write_whole
-from hostile.outcomes import Case, refused, works
+from hostile.outcomes import TRAP, Case, refused, works
 
 
 def net() -> nn.Module:
@@ -64,7 +64,7 @@ class Trap:
     """What runs a command when it is unpickled."""
 
     def __init__(self, folder: Path) -> None:
-        self.command = f"touch {folder / 'trap'}"
+        self.command = f"touch {folder / TRAP}"
 
     def __reduce__(self) -> Any:
         return os.system, (self.command,)
@@ -80,17 +80,13 @@ def bomb() -> bytes:
 
 
 def reads(name: str, content: bytes | Callable[[Path], bytes]) -> Callable[[Path], Any]:
-    """Read a file with this content as the weights of the network; nothing in it may be run."""
+    """Read a file with this content as the weights of the network."""
 
     def attempt(folder: Path) -> Any:
         path = folder / name
         path.write_bytes(content(folder) if callable(content) else content)
-        try:
-            network = net()
-            network.load_state_dict(fitting(network, read_weights(path), path))
-        finally:
-            assert not (folder / "trap").exists(), "code in the file was run"
-        return None
+        network = net()
+        network.load_state_dict(fitting(network, read_weights(path), path))
 
     return attempt
 

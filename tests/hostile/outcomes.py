@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import chdir, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,9 +14,11 @@ import basinscope as bs
 from basinscope.errors import BasinscopeError
 
 CLEAR, RIGHT, HONEST = "clear error", "right answer", "not ok, as said"
-WRONG, CRASH, HANG = "wrong", "crash", "hang"
+WRONG, CRASH, HANG, EXECUTED = "wrong", "crash", "hang", "execution"
 GOOD = (CLEAR, RIGHT, HONEST)
-LIMIT = 60  # seconds after which a case counts as hanging
+TRAP = "trap"  # the file that hostile code makes in the folder of its case
+LIMIT = 60  # seconds of a processor after which a case counts as hanging, whatever else the machine does
+_WAITED = 10 * LIMIT  # seconds for one that waits without computing, where no test runner counts them
 _LONGEST = 1500  # characters of an error that is still a sentence
 
 Attempt = Callable[[Path], Any]
@@ -75,13 +77,19 @@ def honest(name: str, attempt: Attempt, rtol: float = 0.05, *, slow: bool = Fals
 
 
 def tried(case: Case, folder: Path, limit: int = LIMIT) -> Outcome:
-    """Try a case in a folder; nothing that it raises gets out but what ends a program."""
+    """Try a case in a folder, its working directory; nothing that it raises gets out but what ends a program."""
+    with chdir(folder):
+        outcome = _attempted(case, folder, limit)
+    return Outcome(EXECUTED, "code in it was run") if (folder / TRAP).exists() else outcome
+
+
+def _attempted(case: Case, folder: Path, limit: int) -> Outcome:
     try:
         with warnings.catch_warnings(), _limited(limit):
             warnings.simplefilter("ignore")
             value = case.attempt(folder)
     except _TooLongError:
-        return Outcome(HANG, f"more than {limit} s")
+        return Outcome(HANG, f"more than {limit} s of a processor")
     except BasinscopeError as error:
         return _sentence(str(error), case.word)
     except (KeyboardInterrupt, SystemExit):
@@ -136,13 +144,21 @@ class _TooLongError(BaseException):
 
 @contextmanager
 def _limited(seconds: int) -> Iterator[None]:
+    """Ends a case that computes for longer, or waits for much longer; a test runner's own alarm is left alone."""
+
     def ring(number: int, frame: Any) -> None:
         raise _TooLongError
 
-    before = signal.signal(signal.SIGALRM, ring)
-    signal.alarm(seconds)
+    timers = {signal.ITIMER_PROF: (signal.SIGPROF, seconds)}
+    if signal.getitimer(signal.ITIMER_REAL)[0] == 0:
+        timers[signal.ITIMER_REAL] = (signal.SIGALRM, _WAITED)
+    before = {number: signal.signal(number, ring) for number, _ in timers.values()}
+    for timer, (_, limit) in timers.items():
+        signal.setitimer(timer, limit)
     try:
         yield
     finally:
-        signal.alarm(0)
-        signal.signal(signal.SIGALRM, before)
+        for timer in timers:
+            signal.setitimer(timer, 0)
+        for number, handler in before.items():
+            signal.signal(number, handler)

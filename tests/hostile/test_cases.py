@@ -2,7 +2,7 @@
 
 import pytest
 
-from hostile import arguments, data, files, landscapes, models, texts
+from hostile import arguments, data, files, landscapes, models, stores, texts
 from hostile.outcomes import tried
 
 TABLES = {
@@ -12,6 +12,7 @@ TABLES = {
     "text": texts.CASES,
     "landscape": landscapes.CASES,
     "file": files.CASES,
+    "store": stores.CASES,
 }
 
 

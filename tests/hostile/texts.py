@@ -3,28 +3,19 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from pathlib import Path
 from typing import Any
 
 import sympy
 
 import basinscope as bs
-from hostile.outcomes import Case, refused, works
+from hostile.outcomes import TRAP, Case, refused, works
 
 exact = bs.exact
 
 
 def _unharmed(text: str) -> Any:
-    """Try a text in an empty folder, which must stay empty."""
-
-    def attempt(folder: Path) -> Any:
-        trap = folder / "trap"
-        try:
-            return exact.polynomial(text.replace("TRAP", str(trap)))
-        finally:
-            assert not trap.exists(), "the text was run"
-
-    return attempt
+    """Try a text, whose TRAP is the file that tells whether it was run."""
+    return lambda folder: exact.polynomial(text.replace("TRAP", str(folder / TRAP)))
 
 
 def known(text: str, value: Fraction) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import re
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -74,15 +75,18 @@ def _read_torch(path: Path) -> dict[str, Any]:
     try:
         content = torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
-        raise InputError(
-            f"{path} holds pickled objects besides tensors, and loading those could run any code: it is refused. Where "
-            f'you trust the file, convert it: python -c "import torch, safetensors.torch as s; '
+        convert = (
+            f"import torch, safetensors.torch as s; "
             f"c = torch.load({str(path)!r}, weights_only=False, map_location='cpu'); "
             f"c = c.state_dict() if hasattr(c, 'state_dict') else c.get('state_dict', c); "
-            f's.save_file({{k: v.contiguous() for k, v in c.items()}}, {str(path.with_suffix(".safetensors"))!r})"'
+            f"s.save_file({{k: v.contiguous() for k, v in c.items()}}, {str(path.with_suffix('.safetensors'))!r})"
+        )
+        raise InputError(
+            f"{path} holds pickled objects besides tensors, and loading those could run any code: it is refused. Where "
+            f"you trust the file, convert it: python -c {shlex.quote(convert)}"
         ) from error
-    except (RuntimeError, EOFError, OSError, ValueError, KeyError) as error:
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
+    except Exception as error:  # damage can be told by whatever torch's reader of pickles stumbles over
+        reason = (str(error).splitlines() or [type(error).__name__])[0][:200]
         raise InputError(f"{path} cannot be read: {reason} — it is damaged, or still being written") from error
     if not isinstance(content, Mapping):
         raise InputError(

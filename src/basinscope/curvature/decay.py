@@ -76,7 +76,7 @@ def read_decay(land: Landscape, weight_decay: WeightDecay, *, single: bool = Fal
         if isinstance(weight_decay, (str, bool)):
             raise TypeError
         levels = tuple(float(value) for value in values)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise InputError(
             f"weight_decay must be a positive number, a sequence of them, or a dict from parameter names to numbers, "
             f"got {type(weight_decay).__name__}"

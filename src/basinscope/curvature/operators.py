@@ -225,7 +225,7 @@ def operator(land: Landscape, matrix: str, *, memory: int | None = None) -> Curv
         True
     """
     builders = {"hessian": hessian, "fisher": fisher, "covariance": covariance}
-    if matrix not in builders:
+    if not isinstance(matrix, str) or matrix not in builders:
         raise InputError(f"matrix must be one of {', '.join(builders)}, got {matrix!r}")
     build: Any = builders[matrix]
     return build(land, memory=memory)

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from ..curvature import calibration
 from ..curvature.calibration import Ratio, error_uncertainty, ratio
+from ..curvature.decay import read_decay
 from ..curvature.ghost import MAX_ROOTS, layer_traces
 from ..curvature.gradients import Gradients
 from ..curvature.likelihood import count
@@ -85,6 +86,8 @@ def gap(
     if weight_decay is None and method in ("soft_rank", "tic"):
         raise InputError(f"method={method!r} needs a weight_decay — pass the one the network was trained with")
     source = land if held_out is None else landscape_on(land, held_out)
+    if weight_decay is not None:
+        read_decay(source, weight_decay, single=True)
     options: dict[str, Any] = {"weight_decay": weight_decay, "seed": seed, "rtol": rtol, "progress": progress}
     if method == "tic":
         factor = tic(source, matrix=matrix, **options)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import torch
 
+from ..checks import fraction, whole, whole_seed
 from ..curvature.eigen import top_eigenpairs
 from ..curvature.operators import operator
-from ..errors import InputError
 from ..estimates import Check, Estimate
 from ..landscape import Landscape, check_landscape
 from ..progress import tracked
@@ -44,8 +44,9 @@ def operator_norm(
         4.5
     """
     check_landscape(land)
-    if not 0 < rtol < 1:
-        raise InputError(f"rtol must lie between 0 and 1, got {rtol}")
+    fraction("rtol", rtol)
+    whole("max_products", max_products, 1)
+    whole_seed(seed)
     with tracked(f"Norm of the {matrix}", progress) as report:
         pairs = top_eigenpairs(
             operator(land, matrix, memory=memory),

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..checks import fraction, whole, whole_seed
 from ..curvature.density import Quadrature, lanczos_quadrature
 from ..curvature.eigen import EigenPairs, top_eigenpairs
 from ..curvature.operators import operator
@@ -159,8 +160,9 @@ def spectrum(
         [4.5, 0.5]
     """
     check_landscape(land)
-    if k < 1:
-        raise InputError(f"k must be at least 1, got {k}")
+    k, probes, steps = whole("k", k, 1), whole("probes", probes, 1, 10**6), whole("steps", steps, 1, 10**6)
+    fraction("rtol", rtol)
+    seed = whole_seed(seed)
     product = operator(land, matrix, memory=memory)
     first = min(k, land.dimension)
     second = 0 if product.psd else min(k, land.dimension - first)

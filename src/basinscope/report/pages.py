@@ -17,6 +17,7 @@ from ..progress import duration
 from . import figures
 from .figures import real
 from .report import Point, Report
+from .showing import shows
 from .story import story
 from .words import (
     VERDICTS,
@@ -62,6 +63,7 @@ def asset(name: str) -> str:
     return resources.files("basinscope.report").joinpath("templates", name).read_text("utf-8")
 
 
+@shows
 def report_page(report: Report) -> str:
     """The whole report as one page without scripts."""
     measured = report.final
@@ -83,6 +85,7 @@ def report_page(report: Report) -> str:
     )
 
 
+@shows
 def notebook_fragment(report: Report) -> str:
     """The report as a notebook shows it: λ̂ as it shows itself, and a table, styled by the notebook."""
     measured = report.final

@@ -19,6 +19,7 @@ from ..files import write_whole
 from ..foreign import contents, parsed
 from ..frames import dataframe
 from ..measures.measured import Measurement
+from .showing import shows
 
 FORMAT = 1
 FORMATS = ("html", "md", "json", "parquet")
@@ -111,6 +112,7 @@ class Report:
             raise KeyError(f"{name!r} was not measured — there are {', '.join(estimates)}")
         return estimates[name]
 
+    @shows
     def rows(self) -> list[dict[str, Any]]:
         """One flat row per checkpoint: every estimate with its standard error and verdict."""
         return [_row(point) for point in self.points]
@@ -149,6 +151,7 @@ class Report:
         last = next((point.measured for point in reversed(self.points) if point.measured is not None), None)
         return f"Report({self.title!r}, {count}, {last!r})"
 
+    @shows
     def __str__(self) -> str:
         from .text import lines
 

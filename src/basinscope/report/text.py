@@ -15,6 +15,7 @@ from rich.table import Table
 from ..estimates import Estimate
 from ..measures.measured import Measurement
 from .report import Point, Report
+from .showing import shows
 from .story import Story, story
 from .words import MISSING, VERDICTS, interval, meaning_of, number, title_of, with_error
 
@@ -32,6 +33,7 @@ def lines(report: Report) -> Iterator[str]:
         yield f"  ! {reason}" + (f" → {remedy}" if remedy else "")
 
 
+@shows
 def rich_summary(report: Report) -> Group:
     """The verdict first, then every number with its interval."""
     summary = story(report)
@@ -98,6 +100,7 @@ def _checkpoints(report: Report) -> Iterator[Any]:
     yield table
 
 
+@shows
 def markdown(report: Report) -> str:
     """The report in Markdown."""
     return "\n".join(_markdown(report, story(report))) + "\n"

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
+from ..foreign import parsed
 from .files import Stamp, cache_folder
 from .store import Damaged, Entry, Store, record_name, recorded_key
 
@@ -77,7 +78,7 @@ class Index:
         try:
             rows = self._database.execute("SELECT key, study, seconds, finished, files FROM results").fetchall()
             return {row[0]: Entry(row[0], row[1], row[2], row[3], _stamps(row[4])) for row in rows}
-        except (sqlite3.Error, ValueError, TypeError, AttributeError, RecursionError, OverflowError):
+        except (sqlite3.Error, ValueError, TypeError, AttributeError, OverflowError):
             return {}
 
     def add(self, entries: Iterable[Entry]) -> None:
@@ -144,7 +145,7 @@ def _place(store: Store) -> Path | None:
 
 
 def _stamps(text: str) -> dict[str, Stamp]:
-    return {name: Stamp(*stamp) for name, stamp in json.loads(text).items()}
+    return {name: Stamp(*stamp) for name, stamp in parsed(text).items()}
 
 
 def _text(entry: Entry) -> str:

@@ -65,14 +65,14 @@ class Settings:
     def __post_init__(self) -> None:
         if self.sampler not in SAMPLERS:
             raise InputError(f"unknown sampler {self.sampler!r}: expected one of {', '.join(SAMPLERS)}")
-        for name, least, most in (("chains", 2, 10**5), ("draws", 16, 10**7), ("batch_size", 1, None)):
+        for name, least, most in (("chains", 2, 10**5), ("draws", 16, 10**7), ("batch_size", 1, 10**9)):
             if getattr(self, name) is not None:
                 object.__setattr__(self, name, whole(name, getattr(self, name), least, most))
         object.__setattr__(self, "seed", whole_seed(self.seed))
         checked_budget(self.budget)
-        for name in ("step_size", "rtol"):
-            if getattr(self, name) is not None:
-                positive(name, getattr(self, name))
+        positive("rtol", self.rtol)
+        if self.step_size is not None:
+            positive("step_size", self.step_size)
         if self.burn_in is not None:
             fraction("burn_in", self.burn_in, none=True)
         if self.burn_in is not None and self.draws is not None and (1 - self.burn_in) * self.draws < 3:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import ast
-import json
 from pathlib import Path
 from typing import NamedTuple
+
+from ..foreign import contents, parsed
 
 
 class Known(NamedTuple):
@@ -53,7 +54,7 @@ def took(results: Path, name: str) -> dict[str, tuple[float, str]]:
     times: dict[str, tuple[float, str]] = {}
     for scale, folder in origins.items():
         try:
-            origin = json.loads((folder / "provenance.json").read_bytes())
+            origin = parsed(contents(folder / "provenance.json"))
             times[scale] = float(origin["seconds"]), ", ".join(map(str, origin["device"]))
         except (OSError, ValueError, KeyError, TypeError):
             continue  # no results, or those of another version

@@ -322,8 +322,9 @@ class Population:
         """Go on from a file that `save` wrote for a population of the same members, data and optimizer."""
         if not Path(path).is_file():
             raise InputError(f"checkpoint {path} is not there")
-        loaded = store.load(Path(path), self._about())
-        for name, tensor in self._tensors().items():
+        tensors = self._tensors()
+        loaded = store.load(Path(path), self._about(), tensors)
+        for name, tensor in tensors.items():
             tensor.copy_(loaded[name])
         self._stepper.reset_rates()
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -14,25 +13,26 @@ from torch import Tensor
 
 from ...errors import InputError
 from ...files import whole_file
+from ...foreign import arrays, parsed
 
 _ABOUT = "about"
 
 
 def save(path: Path, state: Mapping[str, Tensor], about: Mapping[str, Any]) -> None:
     """Write tensors, and what they belong to, as a NumPy archive; a file of that name appears only once complete."""
-    arrays: dict[str, Any] = {name: tensor.cpu().numpy() for name, tensor in state.items()}
-    arrays[_ABOUT] = np.array(json.dumps(about))
+    content: dict[str, Any] = {name: tensor.cpu().numpy() for name, tensor in state.items()}
+    content[_ABOUT] = np.array(json.dumps(about))
     with whole_file(path) as file:
-        np.savez(file, **arrays)
+        np.savez(file, **content)
 
 
-def load(path: Path, about: Mapping[str, Any]) -> dict[str, Tensor]:
-    """The tensors of a checkpoint, if it belongs to a population that is described by `about`."""
+def load(path: Path, about: Mapping[str, Any], like: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The tensors of a checkpoint, of the shapes and types of others, if it is of the population that `about` tells."""
     try:
-        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as archive:
-            arrays = {name: torch.from_numpy(archive[name].copy()) for name in archive.files if name != _ABOUT}
-            description = json.loads(str(archive[_ABOUT]))
-    except (OSError, ValueError, KeyError, zipfile.BadZipFile, EOFError) as error:
+        archive = arrays(path)
+        description = dict(parsed(str(archive.pop(_ABOUT))))
+        tensors = {name: torch.from_numpy(array) for name, array in archive.items()}
+    except (ValueError, KeyError, TypeError) as error:
         raise InputError(f"{path} is no checkpoint of a population ({error}) — delete it to start afresh") from error
     expected = json.loads(json.dumps(about))
     differing = [key for key in expected if description.get(key) != expected[key]]
@@ -41,7 +41,14 @@ def load(path: Path, about: Mapping[str, Any]) -> dict[str, Tensor]:
         raise InputError(
             f"{path} belongs to another population — {'; '.join(parts)} — pass another checkpoint, or delete it"
         )
-    return arrays
+    unlike = [name for name, tensor in like.items() if name not in tensors or _form(tensors[name]) != _form(tensor)]
+    if unlike:
+        raise InputError(f"{path} holds no {unlike[0]!r} of its shape when saved — delete it to start afresh")
+    return tensors
+
+
+def _form(tensor: Tensor) -> tuple[Any, ...]:
+    return (*tensor.shape, tensor.dtype)
 
 
 def _difference(stored: Any, expected: Any) -> str:

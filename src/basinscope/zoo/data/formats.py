@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import hashlib
 import tarfile
-import zipfile
 import zlib
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ...errors import InputError
+from ...foreign import arrays
 from .catalogue import CIFAR_MEMBERS
 from .sets import Pair
 
@@ -87,12 +87,12 @@ def read_svhn(path: Path) -> Pair:
 def read_npz(path: Path) -> tuple[Pair, Pair]:
     """Arrays x_train, y_train, x_test and y_test in one NumPy archive without objects, which has a checksum of each."""
     try:
-        with np.load(path, allow_pickle=False) as arrays:
-            train, test = (
-                (torch.from_numpy(arrays[f"x_{part}"]), torch.from_numpy(arrays[f"y_{part}"].astype(np.int64)))
-                for part in ("train", "test")
-            )
-    except (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile, zlib.error) as error:
+        content = arrays(path)
+        train, test = (
+            (torch.from_numpy(content[f"x_{part}"]), torch.from_numpy(content[f"y_{part}"].astype(np.int64)))
+            for part in ("train", "test")
+        )
+    except (ValueError, KeyError, TypeError) as error:
         raise InputError(
             f"{path} is no whole archive of images and labels ({error}) — copy or make it again"
         ) from error
