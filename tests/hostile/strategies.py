@@ -196,8 +196,8 @@ def formulas(draw: st.DrawFn) -> Case:
 
 FUZZERS: dict[str, tuple[st.SearchStrategy[Case], int]] = {
     "arguments": (arguments(), 400),
-    "quadratic basins": (quadratics(), 100),
-    "polynomial losses": (curves(), 100),
+    "quadratic basins": (quadratics(), 60),
+    "polynomial losses": (curves(), 40),
     "formulas": (formulas(), 300),
     **{
         f"files: {kind}": (st.builds(file_case, st.just(kind), st.randoms(use_true_random=False)), 300)
