@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from .measures.selftest import selftest as selftest
     from .measures.soft_rank import soft_rank as soft_rank
     from .measures.spectrum import spectrum as spectrum
+    from .measures.susceptibilities import susceptibilities as susceptibilities
     from .measures.symmetries import Symmetries as Symmetries
     from .measures.symmetries import symmetries as symmetries
     from .measures.temperature import temperature_regression as temperature_regression
@@ -58,6 +59,8 @@ if TYPE_CHECKING:
     from .measures.volume import volume_scaling as volume_scaling
     from .measures.waic import waic as waic
     from .measures.wbic import wbic as wbic
+    from .report.audit import Audit as Audit
+    from .report.audit import audit as audit
     from .report.measure import measure as measure
     from .report.measure import quick as quick
     from .report.report import Report as Report
@@ -68,6 +71,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "BasinscopeError": "errors",
     "InputError": "errors",
+    "Audit": "report.audit",
     "Check": "estimates",
     "Comparison": "measures.comparison",
     "Covariances": "measures.covariances",
@@ -83,6 +87,7 @@ _HOMES = {
     "Schedule": "sampling.clock",
     "LogLikelihood": "measures.evidence",
     "Symmetries": "measures.symmetries",
+    "audit": "report.audit",
     "compare": "measures.comparison",
     "covariance": "measures.covariances",
     "criteria": "measures.criteria",
@@ -110,6 +115,7 @@ _HOMES = {
     "selftest": "measures.selftest",
     "soft_rank": "measures.soft_rank",
     "spectrum": "measures.spectrum",
+    "susceptibilities": "measures.susceptibilities",
     "symmetries": "measures.symmetries",
     "temperature_regression": "measures.temperature",
     "tic": "measures.tic",

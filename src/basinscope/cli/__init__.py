@@ -9,7 +9,7 @@ from typer.core import TyperGroup
 
 from .._version import __version__
 from ..errors import BasinscopeError
-from . import compare, data, demo, exact, measure, report, serve, study
+from . import audit, compare, data, demo, exact, measure, report, serve, study
 
 
 class Commands(TyperGroup):
@@ -31,6 +31,7 @@ app.command()(demo.demo)
 app.command()(measure.measure)
 app.command()(compare.compare)
 app.command()(report.report)
+app.command()(audit.audit)
 app.command()(serve.serve)
 
 

@@ -12,7 +12,8 @@ https://arxiv.org/abs/2311.00636).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import Literal
 
 import torch
@@ -25,6 +26,7 @@ from .gradients import Gradients, Outer, Piece, Rows
 
 Sharing = Literal["expand", "reduce"]
 Factors = tuple[Tensor, Tensor | None]  # (B, A) of a layer, or (its whole block, None)
+Bases = tuple[Tensor | None, Tensor | None]  # U_B and U_A; None stands for the unit vectors
 
 # Few parameters and no matrix among them: the blocks of such a layer are kept whole.
 _NORMS = (nn.LayerNorm, nn.GroupNorm, nn.RMSNorm, nn.modules.batchnorm._NormBase)
@@ -46,15 +48,78 @@ def kfac(land: Landscape, matrix: str, scale: Tensor | None = None, sharing: Sha
 
 def ekfac(land: Landscape, matrix: str, scale: Tensor | None = None, sharing: Sharing = "expand") -> Tensor:
     """The diagonal of F (or C) in the eigenbasis of its Kronecker factors: E[Σ_k (U_Bᵀ G_k U_A)²], G_k a gradient."""
-    # First pass over the data: the factors, whose eigenvectors are the basis.
-    factors = _factors(land, matrix, scale, sharing)
-    bases = [(_basis(outputs), None if inputs is None else _basis(inputs)) for outputs, inputs in factors]
-    moments = [torch.zeros((), dtype=torch.float64, device=land.device) for _ in factors]
-    # Second pass: the exact second moments in that basis, which the products of the factors' eigenvalues only imitate.
-    for pieces in _tiles(land, matrix, scale):
+    bases = [_bases(factors) for factors in _factors(land, matrix, scale, sharing)]
+    return torch.cat(_moments_in(land, bases, _tiles(land, matrix, scale)))
+
+
+@dataclass(frozen=True)
+class Inverse:
+    """(nβM + γI)⁻¹ with M the EKFAC approximation of F or C; of parameters without Kronecker factors, M's diagonal.
+
+    Attributes:
+        layers: indices into the flat parameter vector, the bases U_B and U_A, and 1/(nβm + γ) in them, of each piece.
+    """
+
+    layers: list[tuple[Tensor, Bases, Tensor]]
+
+    @classmethod
+    def of(cls, land: Landscape, matrix: str, nbeta: float, gamma: float) -> Inverse:
+        """The inverse at w*, from two passes over the data."""
+        factors: list[Factors] = []
+        for pieces in Gradients(land, matrix):
+            new = [moments(piece, "expand") if _structured(land, piece) else _diagonal(piece) for piece in pieces]
+            factors = [plus(old, more) for old, more in zip(factors, new, strict=True)] if factors else new
+        bases = [_bases(each) for each in factors]
+        found = _moments_in(land, bases, Gradients(land, matrix))
+        pieces = Gradients(land, matrix).of(land.take(torch.arange(1)))
+        inverses = [1 / (nbeta * moment + gamma) for moment in found]
+        return cls([(piece.index, *rest) for piece, *rest in zip(pieces, bases, inverses, strict=True)])
+
+    def __call__(self, rows: Tensor) -> Tensor:
+        """The inverse applied to every row of (k, d)."""
+        solved = torch.zeros_like(rows)
+        for index, (outward, inward), inverse in self.layers:
+            part = rows[:, index.flatten()].to(inverse).unflatten(1, index.shape)
+            part = _turned(_turned(part, outward, -2 if index.ndim > 1 else -1), inward, -1)
+            part = part * inverse.view(index.shape)
+            part = _turned(_turned(part, inward, -1, back=True), outward, -2 if index.ndim > 1 else -1, back=True)
+            solved[:, index.flatten()] = part.flatten(1).to(rows)
+        return solved
+
+
+def _turned(rows: Tensor, basis: Tensor | None, axis: int, *, back: bool = False) -> Tensor:
+    """Rows in a basis along one axis, or back from it; None stands for the unit vectors."""
+    if basis is None:
+        return rows
+    return (rows.movedim(axis, -1) @ (basis.T if back else basis)).movedim(-1, axis)
+
+
+def _structured(land: Landscape, piece: Piece) -> bool:
+    """Whether a piece is a layer's outer products, or all of a normalization layer."""
+    if not isinstance(piece, Rows):
+        return True
+    modules = dict(land.module.named_modules())
+    return all(isinstance(modules.get(name.rpartition(".")[0]), _NORMS) for name in piece.names)
+
+
+def _diagonal(piece: Piece) -> Factors:
+    """n times the diagonal of a piece's block, as the factors of an embedding hold theirs."""
+    return piece.rows().values.double().square().sum((0, 1)), None
+
+
+def _bases(factors: Factors) -> Bases:
+    """Eigenvectors of both factors."""
+    outputs, inputs = factors
+    return _basis(outputs), None if inputs is None else _basis(inputs)
+
+
+def _moments_in(land: Landscape, bases: list[Bases], tiles: Iterable[list[Piece]]) -> list[Tensor]:
+    """The exact second moments in the bases, which the products of the factors' eigenvalues only imitate."""
+    found = [torch.zeros((), dtype=torch.float64, device=land.device) for _ in bases]
+    for pieces in tiles:
         for place, (piece, (outward, inward)) in enumerate(zip(pieces, bases, strict=True)):
-            moments[place] = moments[place] + _squares(_rotated(piece, outward, inward))
-    return torch.cat(moments) / land.n
+            found[place] = found[place] + _squares(_rotated(piece, outward, inward))
+    return [each / land.n for each in found]
 
 
 def diagonal(land: Landscape, matrix: str, scale: Tensor | None = None) -> Tensor:

@@ -3,29 +3,33 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Unpack
+from typing import Any, Literal, NamedTuple, Unpack
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ..checks import positive
+from ..checks import positive, whole
 from ..errors import InputError
 from ..estimates import Check, Estimate
 from ..landscape import Landscape
 from ..progress import tracked
-from ..sampling.calibration import resolution
+from ..sampling.calibration import Resolution, resolution
+from ..sampling.chains import ChainLosses
 from ..verdict import Verdict, verdict_of, warnings_of
 from .checks import check_draws
+from .classical import Classical
 from .evidence import posterior_for_draws
 from .observables import Observable, Walk
 from .posterior import MEMORY, Posterior, landscape_of
 from .settings import Sampling, takes_settings
 
 Array = NDArray[np.float64]
+Made = Callable[[Tensor], Tensor]
+Method = Literal["draws", "controlled", "ekfac"]
 
 
 @dataclass(frozen=True)
@@ -38,6 +42,7 @@ class Covariances:
         freedom: degrees of freedom of the standard errors.
         checks: whether the draws are those of the posterior and enough.
         facts: settings and diagnostics of the chains.
+        rows, columns: names, where there are any.
     """
 
     name: str
@@ -46,6 +51,8 @@ class Covariances:
     freedom: float = math.inf
     checks: tuple[Check, ...] = ()
     facts: Mapping[str, Any] = field(default_factory=dict)
+    rows: tuple[str, ...] = ()
+    columns: tuple[str, ...] = ()
 
     @property
     def verdict(self) -> Verdict:
@@ -67,9 +74,28 @@ class Covariances:
         places = zip(rows[order].tolist(), columns[order].tolist(), strict=True)
         return [(i, j, float(self.values[i, j]), float(self.stderr[i, j])) for i, j in places]
 
+    def clusters(self, count: int) -> NDArray[np.int_]:
+        """The number, from 0 on, of the cluster that each row of a kernel belongs to.
+
+        Rows are joined by the mean of their distances 1 − value, nearest first, until so many clusters are left; they
+        are numbered by their size, the largest first.
+        """
+        from scipy.cluster.hierarchy import fcluster, linkage  # slow to import
+
+        rows = len(self.values)
+        if self.values.shape != (rows, rows) or not np.allclose(self.values, self.values.T, atol=1e-6):
+            raise InputError(f"clusters are those of a kernel, got {self.name} of shape {self.values.shape}")
+        if whole("count", count, 1, rows) == rows:
+            return np.arange(rows)
+        distances = np.maximum(1 - self.values[np.triu_indices(rows, 1)], 0)
+        labels = fcluster(linkage(distances, "average"), count, "maxclust")
+        _, places, sizes = np.unique(labels, return_inverse=True, return_counts=True)
+        return np.argsort(np.argsort(-sizes, kind="stable"), kind="stable")[places]
+
     def __repr__(self) -> str:
         shape = " × ".join(map(str, self.values.shape))
-        return f"{self.name}: {shape} values from {self.facts['draws']} draws per chain ({self.verdict})"
+        source = f"from {self.facts['draws']} draws per chain" if self.facts.get("draws") else "by EK-FAC"
+        return f"{self.name}: {shape} values {source} ({self.verdict})"
 
 
 @takes_settings
@@ -78,6 +104,7 @@ def covariance(
     observables: Any,
     others: Any = None,
     *,
+    method: Method = "draws",
     memory: float = MEMORY,
     progress: bool = True,
     **settings: Unpack[Sampling],
@@ -92,6 +119,9 @@ def covariance(
         observables: φ: data, for the loss of each sample; or a function from the parameters, a dict of tensors by name,
             to a tensor, for example `lambda w: land.outputs(w, x)`.
         others: ψ, likewise; φ unless given.
+        method: `draws`, as they are; `controlled`: with what EK-FAC knows of them as a control variate, which takes a
+            gradient on all data more for every draw, so that fewer draws suffice; or `ekfac`, without draws: the
+            classical aᵀ(nβF + γI)⁻¹b, F approximated layer by layer, of which no error is known.
         memory: bytes that sums over draws may take: 8 for every chain, row and column.
         progress: show a bar when it takes over a second.
         settings: of a landscape, those of `posterior`.
@@ -107,7 +137,9 @@ def covariance(
         >>> bool(abs(spread.values[0, 0] - exact) < 6 * spread.stderr[0, 0] < 0.6 * exact)
         True
     """
-    return _measured("covariance", source, observables, others, lambda matrix: matrix, memory, progress, settings)
+    return _measured(
+        "covariance", source, observables, others, lambda matrix: matrix, method, memory, progress, settings
+    )
 
 
 @takes_settings
@@ -115,6 +147,7 @@ def influence(
     source: Landscape | Posterior,
     queries: Any = None,
     *,
+    method: Method = "draws",
     memory: float = MEMORY,
     progress: bool = True,
     **settings: Unpack[Sampling],
@@ -129,7 +162,7 @@ def influence(
         source: the posterior, or a landscape whose posterior is sampled.
         queries: φ: data, for the loss of each of their samples; or a function of the parameters as for `covariance`;
             the training samples themselves unless given.
-        memory, progress: as for `covariance`.
+        method, memory, progress: as for `covariance`; with `ekfac` it is the classical influence function.
         settings: of a landscape, those of `posterior`.
 
     Examples:
@@ -141,7 +174,7 @@ def influence(
         >>> bs.influence(post, (x[:3], x[:3, :1])).values.shape
         (50, 3)
     """
-    return _measured("influence", source, None, queries, lambda matrix: -matrix, memory, progress, settings)
+    return _measured("influence", source, None, queries, lambda matrix: -matrix, method, memory, progress, settings)
 
 
 @takes_settings
@@ -166,7 +199,7 @@ def loss_kernel(
         >>> (row, column), round(value, 6)
         ((0, 1), 1.0)
     """
-    return _measured("loss kernel", source, None, None, normalised, memory, progress, settings)
+    return _measured("loss kernel", source, None, None, normalised, "draws", memory, progress, settings)
 
 
 def normalised(matrix: Tensor) -> Tensor:
@@ -181,27 +214,63 @@ def _measured(
     source: Landscape | Posterior,
     rows: Any,
     columns: Any,
-    made: Callable[[Tensor], Tensor],
+    made: Made,
+    method: Method,
     memory: float,
     progress: bool,
     settings: Sampling,
 ) -> Covariances:
     """What is `made` of the covariances of two observables; `columns` are the rows unless given."""
+    if method not in ("draws", "controlled", "ekfac"):
+        raise InputError(f"method must be 'draws', 'controlled' or 'ekfac', got {method!r}")
     land = landscape_of(source)
-    nbeta = resolution(land, settings.get("nbeta")).nbeta
+    at = resolution(land, settings.get("nbeta"), settings.get("gamma"))
     with tracked(name, progress) as report:
-        post = posterior_for_draws(source, nbeta / land.n, settings, report)
-        walk, first = Walk(post, report), Observable(post, rows)
-        second = first if columns is None else Observable(post, columns)
-        sums = Sums(post.chains, first.size, second.size, memory, land.device)
+        if method == "ekfac":
+            return _classical(name, source, at, rows, columns, made, memory)
+        post = posterior_for_draws(source, at.nbeta / land.n, settings, report)
+        walk, first = Walk(post, report), Observable(post.sampler.losses, rows)
+        second = first if columns is None else Observable(post.sampler.losses, columns)
+        sizes = first.size, second.size
+        sums = Sums(post.chains, *sizes, memory, land.device)
+        controls = None
+        if method == "controlled":
+            known = Classical(post.sampler.losses, post.nbeta, post.gamma, first.given, second.given, sizes, memory)
+            controls = Sums(post.chains, *sizes, memory, land.device)
         for delta in walk:
             values = first.at(delta)
             walk.note(delta, values if rows is None else None)
             sums.add(values, values if second is first else second.at(delta))
-    matrix, stderr = sums.estimate(made, walk.alive)
+            if controls is not None:
+                controls.add(*known.at(delta))
+    control = None if controls is None else Control(controls, known.matrix())
+    matrix, stderr = sums.estimate(made, walk.alive, control)
     size, error = (float(np.sqrt(np.mean(each**2))) for each in (matrix, stderr))
     checks = (*walk.checks(), check_draws(error, size, "the entries' root mean square"))
-    return Covariances(name, matrix, stderr, float(walk.alive.sum() - 1), checks, walk.facts())
+    return Covariances(name, matrix, stderr, float(walk.alive.sum() - 1), checks, walk.facts() | {"method": method})
+
+
+def _classical(
+    name: str, source: Landscape | Posterior, at: Resolution, rows: Any, columns: Any, made: Made, memory: float
+) -> Covariances:
+    """The leading term by EK-FAC, without draws."""
+    land, nbeta, gamma = landscape_of(source), at.nbeta, at.gamma
+    if isinstance(source, Posterior):
+        nbeta, gamma = source.nbeta, source.gamma
+    losses = ChainLosses(land)
+    first = Observable(losses, rows)
+    second = first if columns is None else Observable(losses, columns)
+    known = Classical(losses, nbeta, gamma, first.given, second.given, (first.size, second.size), memory)
+    matrix = made(known.matrix()).cpu().numpy()
+    facts = {"n": land.n, "dimension": land.dimension, "nbeta": nbeta, "gamma": gamma, "method": "ekfac"}
+    return Covariances(name, matrix, np.full_like(matrix, math.nan), facts=facts)
+
+
+class Control(NamedTuple):
+    """Sums of a control variate, and what its covariances are known to be."""
+
+    sums: Sums
+    known: Tensor
 
 
 class Sums:
@@ -233,21 +302,57 @@ class Sums:
         self._second += second
         self._products.baddbmm_(first[:, :, None], second[:, None, :])
 
-    def estimate(self, made: Callable[[Tensor], Tensor], alive: NDArray[np.bool_]) -> tuple[Array, Array]:
+    def estimate(
+        self, made: Made, alive: NDArray[np.bool_], control: Control | None = None
+    ) -> tuple[Array, Array]:
         """What is `made` of the covariances over the living chains, and its standard error by leaving out one after
         the other."""
         chains = torch.as_tensor(np.flatnonzero(alive), device=self._first.device)
         count = len(chains)
-        first, second, products = (each[chains].sum(0) for each in (self._first, self._second, self._products))
-        value = made(_covariance(first, second, products, self.draws * count))
+        matrix, left_out = self._covariances(chains), self._leaving_out(chains)
+        if control is not None:
+            share, surplus = self._share(chains, control), control.sums._covariances(chains) - control.known
+            matrix = matrix - share * surplus
+            others = control.sums._leaving_out(chains)
+            left_out = (
+                own - share * (other - control.known) for own, other in zip(left_out, others, strict=True)
+            )
+        value = made(matrix)
         mean, square = torch.zeros_like(value), torch.zeros_like(value)
-        for chain in chains:
-            left = first - self._first[chain], second - self._second[chain], products - self._products[chain]
-            off = made(_covariance(*left, total=self.draws * (count - 1))) - value
+        for without in left_out:
+            off = made(without) - value
             mean += off / count
             square += off.square() / count
         stderr = ((count - 1) * (square - mean.square()).clamp(min=0)).sqrt()
         return value.cpu().numpy(), stderr.cpu().numpy()
+
+    def _share(self, chains: Tensor, control: Control) -> float:
+        """How much of the control variate to take out: one number for all entries, by what their covariances and its
+        own do together when a chain is left out."""
+        own, other = self._covariances(chains), control.sums._covariances(chains)
+        together = alone = 0.0
+        both = zip(self._leaving_out(chains), control.sums._leaving_out(chains), strict=True)
+        for without, control_without in both:
+            move = control_without - other
+            together += float(((without - own) * move).sum())
+            alone += float(move.square().sum())
+        return together / alone if alone > 0 else 0.0
+
+    def _covariances(self, chains: Tensor) -> Tensor:
+        """Those over all draws of these chains."""
+        first, second, products = (part[chains].sum(0) for part in self._parts)
+        return _covariance(first, second, products, self.draws * len(chains))
+
+    def _leaving_out(self, chains: Tensor) -> Iterator[Tensor]:
+        """Those over all draws of these chains but one, in turn."""
+        first, second, products = (part[chains].sum(0) for part in self._parts)
+        for chain in chains:
+            left = first - self._first[chain], second - self._second[chain], products - self._products[chain]
+            yield _covariance(*left, total=self.draws * (len(chains) - 1))
+
+    @property
+    def _parts(self) -> tuple[Tensor, Tensor, Tensor]:
+        return self._first, self._second, self._products
 
 
 def _covariance(first: Tensor, second: Tensor, products: Tensor, total: int) -> Tensor:

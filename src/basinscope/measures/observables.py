@@ -27,22 +27,27 @@ class Observable:
     """Values φ(w) of shape (m,) at every chain's weights, each less that at w*, which keeps the digits of covariances.
 
     Args:
-        post: the posterior.
+        losses: of the landscape.
         given: None for the losses of all training samples; other data, or a landscape of them at the same w*, for the
             losses there; or a function of the parameters (a dict from names to tensors) with tensors of one shape.
+
+    Attributes:
+        given: None, a landscape at the same w*, or a function.
     """
 
-    def __init__(self, post: Posterior, given: Any = None) -> None:
-        self.land = post.land
+    def __init__(self, losses: ChainLosses, given: Any = None) -> None:
+        self.land = losses.land
         self._function: Callable[[Mapping[str, Tensor]], Any] | None = None
+        self.given = given
         if given is None:
-            self._losses = post.sampler.losses
+            self._losses = losses
         elif callable(given) and not isinstance(given, Landscape):
             self._function = given
-            self.base = self._of(post.land.parameters)
+            self.base = self._of(self.land.parameters)
             return
         else:
-            self._losses = ChainLosses(_same_point(post.land, given))
+            self.given = _same_point(self.land, given)
+            self._losses = ChainLosses(self.given)
         self.base = self._losses.base
 
     @property
@@ -169,7 +174,7 @@ class Walk:
 
 def observe(post: Posterior, given: Any, report: Report) -> Observation:
     """Means of an observable over a posterior, in memory for one draw of it."""
-    observable, walk = Observable(post, given), Walk(post, report)
+    observable, walk = Observable(post.sampler.losses, given), Walk(post, report)
     shape = (post.chains, observable.size)
     total, squares = (torch.zeros(shape, dtype=torch.float64, device=post.land.device) for _ in range(2))
     for delta in walk:
