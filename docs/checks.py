@@ -127,6 +127,20 @@ def of_others() -> Iterator[tuple[str, Any]]:
     yield "quick", quick.check_samples(99, 400)
     yield "symmetries", symmetries.check_bound(Estimate("llc", 9.0, 0.1), 1.0)
     yield "parts on a cluster", chains.check_agreement(0.0, 1.0, 9.0)
+    for check in _of_audit():
+        yield "audit", check
+
+
+def _of_audit() -> Iterator[Any]:
+    """The checks of chains of other tools, not passed: chains that drift away, each at a level of its own."""
+    from basinscope.adapters.chains import ForeignChains
+    from basinscope.measures.audit_checks import SamplingFacts, judged
+
+    losses = np.linspace(0.0, 1.0, 64) * np.array([[1.0], [2.0]])
+    facts = {"nbeta": 10.0, "gamma": 1.0, "step_size": 1e-3, "complete": False, "recorded": losses.astype(np.float16)}
+    for own in (losses, losses[:1]):
+        chains = ForeignChains(own, "a file", init_loss=0.0, **facts)
+        yield from (check for check in judged(chains, SamplingFacts(1e6, 0.0, 9.0, "bfloat16")) if not check.passed)
 
 
 def table(header: list[str], rows: Iterable[list[str]]) -> str:

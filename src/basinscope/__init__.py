@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from .measures.symmetries import symmetries as symmetries
     from .measures.temperature import temperature_regression as temperature_regression
     from .measures.tic import tic as tic
+    from .measures.tokens import token_losses as token_losses
     from .measures.trace import hessian_trace as hessian_trace
     from .measures.trace import trace as trace
     from .measures.volume import volume_scaling as volume_scaling
@@ -119,6 +120,7 @@ _HOMES = {
     "symmetries": "measures.symmetries",
     "temperature_regression": "measures.temperature",
     "tic": "measures.tic",
+    "token_losses": "measures.tokens",
     "trace": "measures.trace",
     "volume_scaling": "measures.volume",
     "waic": "measures.waic",

@@ -5,9 +5,10 @@ import pytest
 import torch
 
 import basinscope as bs
-from basins import quadratic
+from basins import classifier, quadratic
+from basinscope.curvature.kronecker import Inverse
 from basinscope.exact.finite import Observable, covariance
-from basinscope.measures.covariances import Sums, normalised
+from basinscope.measures.covariances import Covariances, Sums, normalised
 from chance import assert_within
 
 f64 = torch.float64
@@ -30,8 +31,12 @@ def of_losses():
 
 
 def exact(rows, columns):
+    return exact_at(NBETA, rows, columns)
+
+
+def exact_at(nbeta, rows, columns):
     hessian = np.diag(SIGMA).tolist()
-    return np.array([[covariance(one, two, hessian, NBETA, GAMMA) for two in columns] for one in rows])
+    return np.array([[covariance(one, two, hessian, nbeta, GAMMA) for two in columns] for one in rows])
 
 
 def test_influence_is_exact_but_for_its_error(post):
@@ -64,6 +69,97 @@ def test_queries_are_other_data_or_functions(post):
     assert_within(weights.values, np.diag([1 / (NBETA * s + GAMMA) for s in SIGMA]), weights.stderr, 23)
 
 
+def test_a_control_variate_is_exact_and_more_precise(seed):
+    few = bs.posterior(LAND, chains=24, draws=60, seed=seed, **{**QUICK, "nbeta": 400.0})
+    truth = -exact_at(400.0, of_losses(), of_losses())
+    plain, controlled = (bs.influence(few, method=method, progress=False) for method in ("draws", "controlled"))
+    assert_within(controlled.values, truth, controlled.stderr, controlled.freedom)
+    assert np.mean(controlled.stderr**2) < 0.5 * np.mean(plain.stderr**2)
+    assert controlled.facts["method"] == "controlled"
+
+
+def test_ekfac_is_the_classical_influence_function():
+    # One linear layer with one output: its Kronecker factors are exact.
+    found = bs.influence(LAND, method="ekfac", nbeta=NBETA, gamma=GAMMA, progress=False)
+    linear = [Observable(each.gradient) for each in of_losses()]
+    assert found.values == pytest.approx(-exact(linear, linear), rel=1e-9)
+    assert np.isnan(found.stderr).all()
+    x = torch.tensor([[1.0, 2.0, -1.0]], dtype=f64)
+    queried = bs.influence(LAND, lambda w: LAND.outputs(w, x), method="ekfac", nbeta=NBETA, gamma=GAMMA)
+    assert queried.values == pytest.approx(-exact(linear, [Observable(x[0].tolist())]), rel=1e-9)
+
+
+def test_the_approximate_inverse_is_symmetric_and_knows_every_parameter():
+    tokens = torch.randint(5, (6, 4), generator=torch.Generator().manual_seed(0))
+    net = bs.zoo.models.transformer(5, 3, layers=1, width=4, heads=2).double()
+    lands = classifier(), bs.Landscape(net, "cross_entropy", (tokens[:, :-1], tokens[:, 1:]))
+    for land in lands:
+        inverse = Inverse.of(land, "fisher", 20.0, 2.0)
+        matrix = inverse(torch.eye(land.dimension, dtype=f64))
+        assert torch.allclose(matrix, matrix.T, atol=1e-12)
+        values = torch.linalg.eigvalsh(matrix)
+        assert 0 < values[0] <= values[-1] <= 0.5 + 1e-12
+        # The trace of an EKFAC approximation is exact, whatever the layers: Tr F.
+        assert float(((1 / values - 2) / 20).sum()) == pytest.approx(bs.trace(land, matrix="fisher").value, rel=1e-9)
+
+
+def test_susceptibilities_are_minus_covariances_of_each_part(seed):
+    net = torch.nn.Linear(3, 1, bias=False, dtype=f64)
+    net.load_state_dict(dict(LAND.parameters))
+    twin = torch.nn.ModuleDict({"a": net, "b": torch.nn.Linear(3, 1, bias=False, dtype=f64)})
+    torch.nn.init.zeros_(twin["b"].weight)
+
+    class Sum(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.parts = twin
+
+        def forward(self, x):
+            return self.parts["a"](x) + 2 * self.parts["b"](x)
+
+    x, y = LAND.samples.inputs, LAND.samples.target
+    land = bs.Landscape(Sum(), "mse", (x, y))
+    probe = 2 * x[:5], y[:5]
+    settings = {**QUICK, "chains": 24, "draws": 300, "seed": seed}
+    found = bs.susceptibilities(land, {"one": "parts.a.*", "two": "parts.b.*"}, {"wide": probe}, **settings)
+    assert (found.rows, found.columns, found.values.shape) == (("one", "two"), ("wide",), (2, 1))
+    weights, hessian = LAND.parameters["weight"].numpy()[0], np.diag(SIGMA)
+    inputs = probe[0].numpy()
+    residual = probe[1].numpy()[:, 0] - inputs @ weights
+    for row, factor in enumerate((1.0, 2.0)):
+        own = factor**2 * hessian
+        other = factor**2 * inputs.T @ inputs / 5 - own
+        slope = -factor * (residual @ inputs) / 5
+        truth = -covariance(
+            Observable([0.0] * 3, own.tolist()), Observable(slope.tolist(), other.tolist()), own.tolist(), NBETA, GAMMA
+        )
+        assert_within(found.values[row, 0], truth, found.stderr[row, 0], found.freedom)
+    each = bs.susceptibilities(land, {"one": ["parts.a.*"]}, probe, **{**settings, "draws": 40})
+    assert each.values.shape == (1, 5)
+    for parts, probes, message in (
+        ({}, probe, "parts must map names"),
+        ({"a": 3}, probe, "part 'a' must be a pattern"),
+        ({"a": "*"}, {}, "probes must map names"),
+        ({"a": LAND.subset(range(3))}, probe, "part 'a' must be this landscape restricted"),
+    ):
+        with pytest.raises(bs.InputError, match=message):
+            bs.susceptibilities(land, parts, probes, **settings)
+
+
+def test_clusters_are_numbered_by_size():
+    kernel = np.full((6, 6), 0.1)
+    for group in ([0, 2, 4], [1, 5], [3]):
+        kernel[np.ix_(group, group)] = 0.9
+    np.fill_diagonal(kernel, 1.0)
+    found = Covariances("loss kernel", kernel, np.zeros_like(kernel), facts={"draws": 1})
+    assert found.clusters(3).tolist() == [0, 1, 0, 2, 0, 1]
+    assert found.clusters(6).tolist() == list(range(6))
+    with pytest.raises(bs.InputError, match="count must be a whole number of at most 6, got 7"):
+        found.clusters(7)
+    with pytest.raises(bs.InputError, match="clusters are those of a kernel"):
+        Covariances("influence", kernel[:2], kernel[:2]).clusters(1)
+
+
 def test_the_kernel_is_a_correlation(post):
     truth = exact(of_losses(), of_losses())
     truth = truth / np.sqrt(np.outer(truth.diagonal(), truth.diagonal()))
@@ -86,6 +182,10 @@ def test_means_of_observables(post):
     assert_within(weights.mean, 1.0, weights.stderr, 23)
     assert weights.variance == pytest.approx(spread, rel=0.3)
     assert weights.ess == pytest.approx(weights.variance / weights.stderr**2)
+    draws = np.stack([delta.numpy() for delta, _ in post.draws()])
+    apart = draws - draws.mean((0, 1))
+    beside = (apart[1:] * apart[:-1]).mean((0, 1)) / apart.var((0, 1))
+    assert weights.autocorrelation == pytest.approx(beside, abs=1e-9)
     losses = post.observe(progress=False)
     assert losses.mean.mean() == pytest.approx(bs.criteria(post, only=["y1"], progress=False).y1.value, rel=1e-9)
     assert losses.verdict == "ok", losses.warnings
@@ -127,6 +227,12 @@ def test_bad_input():
                 post.observe(observable, progress=False)
     with pytest.raises(bs.InputError, match=r"30 × 30 covariances of 4 chains take 0 MiB, more than memory=0 MiB"):
         bs.loss_kernel(post, memory=100, progress=False)
+    with pytest.raises(bs.InputError, match="method must be 'draws', 'controlled' or 'ekfac', got 'exact'"):
+        bs.influence(post, method="exact")
+    with pytest.raises(bs.InputError, match="the gradients of 60 values in 3 parameters take"):
+        bs.influence(post, method="ekfac", memory=100)
+    with pytest.raises(bs.InputError, match="token losses are those of loss='cross_entropy'"):
+        bs.token_losses(LAND)
     with pytest.raises(bs.InputError, match="draws must be a whole number of at least 2, got 1"):
         bs.influence(LAND, draws=1, **QUICK)
     with pytest.raises(bs.InputError, match="chains=8 is about drawing from a landscape, got a posterior"):

@@ -127,7 +127,8 @@ def _of_mapping(given: Mapping[str, Any], source: str) -> ForeignChains:
     name = next((name for name in _TRACES if name in given), None)
     if name is None:
         raise InputError(
-            f"{source} holds no losses along chains: expected one of {', '.join(_TRACES)}, got {', '.join(given) or 'nothing'}"
+            f"{source} holds no losses along chains: expected one of {', '.join(_TRACES)}, got "
+            f"{', '.join(given) or 'nothing'}"
         )
     facts = {
         name: _number(given[name])
@@ -173,13 +174,17 @@ def _of_store(tree: Any, source: str) -> ForeignChains:
         raise InputError(f"{source} has no losses along its chains: neither sampling_loss_micro nor sampling_loss")
     recorded = _values(dataset[name], source)
     losses = recorded.astype(np.float64).reshape(*recorded.shape[:2], -1).mean(2)
-    init = float(_values(dataset["init_loss"], source).astype(np.float64).mean()) if "init_loss" in dataset else math.nan
+    init = (
+        float(_values(dataset["init_loss"], source).astype(np.float64).mean()) if "init_loss" in dataset else math.nan
+    )
     nbeta = _fact(sampler, "n_beta")
     step = _fact(sampler, "lr")
     own = "basinscope" in attributes
     squared = math.nan
     if {"metrics_scaled_grad", "metrics_localization"} <= set(dataset.data_vars) and step > 0:
-        pulls = _values(dataset["metrics_scaled_grad"], source) ** 2 + _values(dataset["metrics_localization"], source) ** 2
+        pulls = (
+            _values(dataset["metrics_scaled_grad"], source) ** 2 + _values(dataset["metrics_localization"], source) ** 2
+        )
         squared = float(pulls.mean()) * (2 / step) ** 2
     return ForeignChains(
         losses,
@@ -213,7 +218,9 @@ def _of_group(dataset: Any, wanted: str | None, group: str, source: str) -> Fore
 
 def _values(variable: Any, source: str) -> NDArray[Any]:
     if variable.nbytes > LIMIT:
-        raise InputError(f"{variable.name} of {source} takes {variable.nbytes / 2**30:.1f} GiB — pass means over tokens")
+        raise InputError(
+            f"{variable.name} of {source} takes {variable.nbytes / 2**30:.1f} GiB — pass means over tokens"
+        )
     try:
         return np.asarray(variable.values)
     except Exception as error:  # whatever the storage libraries raise on a damaged chunk
@@ -223,5 +230,3 @@ def _values(variable: Any, source: str) -> NDArray[Any]:
 def _fact(facts: Mapping[str, Any], name: str) -> float:
     value = facts.get(name)
     return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else math.nan
-
-

@@ -12,24 +12,24 @@ from rich.markup import escape
 
 from .options import Json, Quiet, Strict, judge
 
-Known = float | None
+Optional = float | None
 
 
 def audit(
     path: Annotated[
         Path, typer.Argument(metavar="PATH", help="Zarr store, ArviZ file, or losses (.npy, .npz, .json).")
     ],
-    init_loss: Annotated[Known, typer.Option("--init-loss", help="Loss at w*.")] = None,
-    reported: Annotated[Known, typer.Option("--reported", help="λ̂ as the other tool gave it.")] = None,
-    nbeta: Annotated[Known, typer.Option("--nbeta", help="nβ of the chains.")] = None,
-    gamma: Annotated[Known, typer.Option("--gamma", help="Localisation of the chains.")] = None,
-    step_size: Annotated[Known, typer.Option("--step-size", help="Step ε of the chains.")] = None,
-    batch_size: Annotated[Known, typer.Option("--batch-size", help="Samples in a batch.")] = None,
+    init_loss: Annotated[Optional, typer.Option("--init-loss", help="Loss at w*.")] = None,
+    reported: Annotated[Optional, typer.Option("--reported", help="λ̂ as the other tool gave it.")] = None,
+    nbeta: Annotated[Optional, typer.Option("--nbeta", help="nβ of the chains.")] = None,
+    gamma: Annotated[Optional, typer.Option("--gamma", help="Localisation of the chains.")] = None,
+    step_size: Annotated[Optional, typer.Option("--step-size", help="Step ε of the chains.")] = None,
+    batch_size: Annotated[Optional, typer.Option("--batch-size", help="Samples in a batch.")] = None,
     burn_in: Annotated[int | None, typer.Option("--burn-in", help="First steps that are not averaged over.")] = None,
     samples: Annotated[int | None, typer.Option("--samples", help="Number n of samples in the data.")] = None,
-    hessian_trace: Annotated[Known, typer.Option("--hessian-trace", help="Trace of the Hessian at w*.")] = None,
-    noise_trace: Annotated[Known, typer.Option("--noise-trace", help="Trace of one sample's gradient noise.")] = None,
-    weight_scale: Annotated[Known, typer.Option("--weight-scale", help="Root mean square of the weights.")] = None,
+    hessian_trace: Annotated[Optional, typer.Option("--hessian-trace", help="Trace of the Hessian at w*.")] = None,
+    noise_trace: Annotated[Optional, typer.Option("--noise-trace", help="Trace of one sample's gradient noise.")] = None,
+    weight_scale: Annotated[Optional, typer.Option("--weight-scale", help="Root mean square of the weights.")] = None,
     dtype: Annotated[str | None, typer.Option("--dtype", help="Type in which weights were moved.")] = None,
     out: Annotated[Path | None, typer.Option("--out", help="Page to write, in HTML; none unless given.")] = None,
     as_json: Json = False,

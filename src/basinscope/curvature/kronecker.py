@@ -73,7 +73,9 @@ class Inverse:
         found = _moments_in(land, bases, Gradients(land, matrix))
         pieces = Gradients(land, matrix).of(land.take(torch.arange(1)))
         inverses = [1 / (nbeta * moment + gamma) for moment in found]
-        return cls([(piece.index, *rest) for piece, *rest in zip(pieces, bases, inverses, strict=True)])
+        return cls(
+            [(piece.index, *rest) for piece, rest in zip(pieces, zip(bases, inverses, strict=True), strict=True)]
+        )
 
     def __call__(self, rows: Tensor) -> Tensor:
         """The inverse applied to every row of (k, d)."""

@@ -23,7 +23,7 @@ BITS = {"bfloat16": 8, "float16": 11}  # of their mantissas
 _NEWEST = 3  # steps from w* by which the curvature is told
 
 
-class Known(NamedTuple):
+class SamplingFacts(NamedTuple):
     """What is known besides the losses; NaN for what is not.
 
     Attributes:
@@ -69,7 +69,7 @@ def reading(chains: ForeignChains) -> Reading:
     return Reading(used, late, mean, stderr, abs(excess) if excess == excess and excess != 0 else spread, ess)
 
 
-def judged(chains: ForeignChains, known: Known) -> tuple[Check, ...]:
+def judged(chains: ForeignChains, known: SamplingFacts) -> tuple[Check, ...]:
     """Every check; one that nothing is known for passes, and says so."""
     found = reading(chains)
     grown = growth(chains, found)
@@ -105,7 +105,7 @@ def growth(chains: ForeignChains, found: Reading) -> float:
     return (float(second.mean()) - chains.init_loss) / below if below > 2 * stderr else math.nan
 
 
-def check_diffusion(chains: ForeignChains, known: Known, found: Reading, grown: float) -> Check:
+def check_diffusion(chains: ForeignChains, known: SamplingFacts, found: Reading, grown: float) -> Check:
     """Whether chains have reached an equilibrium or still diffuse from w*, where λ̂ is (εT nβ/4) Tr H.
 
     Then the loss grows in proportion to time: its mean over the second half is three times that over the first.
@@ -183,7 +183,7 @@ def check_size(found: Reading) -> Check:
     )  # fmt: skip
 
 
-def check_bits(chains: ForeignChains, known: Known) -> Check:
+def check_bits(chains: ForeignChains, known: SamplingFacts) -> Check:
     """Whether weights were moved in 16 bits, where drifts of less than a rounding of the weight are lost.
 
     A soft mode drifts by ½ε√γ per step; it is rounded away where that is below 2⁻⁹ of the weight (bfloat16).
@@ -222,8 +222,8 @@ def precision_of(values: NDArray[Any]) -> str:
         return "float16" if np.array_equal(single.astype(np.float16).astype(np.float32), single) else ""
 
 
-def check_bias(chains: ForeignChains, known: Known, found: Reading) -> Check:
-    """How much the step adds to λ̂: (ε/8) E‖∇U‖², of which nβ Tr H is discretization and nβ² Tr C/m the batches' noise."""
+def check_bias(chains: ForeignChains, known: SamplingFacts, found: Reading) -> Check:
+    """How much the step adds to λ̂: (ε/8) E‖∇U‖², of which nβ Tr H is discretization and nβ² Tr C/m the noise."""
     llc = chains.nbeta * (found.mean - chains.init_loss)
     added, how = _added(chains, known)
     share = abs(added / llc) if llc > 0 else math.nan
@@ -235,7 +235,7 @@ def check_bias(chains: ForeignChains, known: Known, found: Reading) -> Check:
     )  # fmt: skip
 
 
-def _added(chains: ForeignChains, known: Known) -> tuple[float, str]:
+def _added(chains: ForeignChains, known: SamplingFacts) -> tuple[float, str]:
     """What the step adds to λ̂, and how that is known."""
     step, nbeta = chains.step_size, chains.nbeta
     if math.isfinite(chains.squared_gradient):

@@ -302,9 +302,7 @@ class Sums:
         self._second += second
         self._products.baddbmm_(first[:, :, None], second[:, None, :])
 
-    def estimate(
-        self, made: Made, alive: NDArray[np.bool_], control: Control | None = None
-    ) -> tuple[Array, Array]:
+    def estimate(self, made: Made, alive: NDArray[np.bool_], control: Control | None = None) -> tuple[Array, Array]:
         """What is `made` of the covariances over the living chains, and its standard error by leaving out one after
         the other."""
         chains = torch.as_tensor(np.flatnonzero(alive), device=self._first.device)
@@ -314,9 +312,7 @@ class Sums:
             share, surplus = self._share(chains, control), control.sums._covariances(chains) - control.known
             matrix = matrix - share * surplus
             others = control.sums._leaving_out(chains)
-            left_out = (
-                own - share * (other - control.known) for own, other in zip(left_out, others, strict=True)
-            )
+            left_out = (own - share * (other - control.known) for own, other in zip(left_out, others, strict=True))
         value = made(matrix)
         mean, square = torch.zeros_like(value), torch.zeros_like(value)
         for without in left_out:

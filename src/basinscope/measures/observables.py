@@ -107,6 +107,7 @@ class Observation:
         mean, stderr: E[φ] and its Monte Carlo standard error, from the spread of the chains' own means, (m,).
         variance: Var[φ] over the posterior, (m,).
         ess: as many independent draws would have this standard error, (m,).
+        autocorrelation: of one draw of a chain with the next, (m,).
         checks: whether the draws are those of the posterior.
         facts: settings and diagnostics of the chains.
     """
@@ -115,6 +116,7 @@ class Observation:
     stderr: Array
     variance: Array
     ess: Array
+    autocorrelation: Array
     checks: tuple[Check, ...] = ()
     facts: Mapping[str, Any] = field(default_factory=dict)
 
@@ -176,16 +178,31 @@ def observe(post: Posterior, given: Any, report: Report) -> Observation:
     """Means of an observable over a posterior, in memory for one draw of it."""
     observable, walk = Observable(post.sampler.losses, given), Walk(post, report)
     shape = (post.chains, observable.size)
-    total, squares = (torch.zeros(shape, dtype=torch.float64, device=post.land.device) for _ in range(2))
+    total, squares, products = (torch.zeros(shape, dtype=torch.float64, device=post.land.device) for _ in range(3))
+    first = last = None
     for delta in walk:
         values = observable.at(delta)
         walk.note(delta, values if given is None else None)
         total += values
         squares += values.square()
-    first, second = (sums.cpu().numpy()[walk.alive] / post.count for sums in (total, squares))
-    mean = first.mean(0)
-    variance = np.maximum(second.mean(0) - mean**2, 0)
-    square = first.var(0, ddof=1) / len(first)
-    ess = np.divide(variance, square, out=np.full_like(mean, len(first) * post.count), where=square > 0)
-    mean = observable.base.cpu().numpy() + mean
-    return Observation(mean, np.sqrt(square), variance, ess, walk.checks(), walk.facts())
+        if last is None:
+            first = values
+        else:
+            products += last * values
+        last = values
+    if first is None or last is None:
+        raise InputError("means of observables need at least 2 draws, got none")
+    living = torch.as_tensor(walk.alive, device=total.device)
+    count, means = post.count, total[living].mean(0) / post.count
+    # Σ_t (x_t − m)(x_(t+1) − m) from sums, with the ends of each chain taken off
+    moved = products - means * (2 * total - first - last) + (count - 1) * means.square()
+    variance = (squares[living].mean(0) / count - means.square()).clamp(min=0)
+    beside = moved[living].mean(0) / (count - 1)
+    autocorrelation = torch.where(variance > 0, beside / variance, torch.zeros_like(variance))
+    own = (total[living] / count).cpu().numpy()
+    square, spread = own.var(0, ddof=1) / len(own), variance.cpu().numpy()
+    ess = np.divide(spread, square, out=np.full_like(spread, len(own) * count), where=square > 0)
+    mean = observable.base.cpu().numpy() + own.mean(0)
+    return Observation(
+        mean, np.sqrt(square), spread, ess, autocorrelation.cpu().numpy(), walk.checks(), walk.facts()
+    )  # fmt: skip

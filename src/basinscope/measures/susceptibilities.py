@@ -104,7 +104,9 @@ def _of_part(
         walk.note(delta, excess)
         mean = excess.mean(1, keepdim=True)
         found = [each.at(delta) for each in observables]
-        probed = torch.cat([each.mean(1, keepdim=True) for each in found], 1) if isinstance(probes, Mapping) else found[0]
+        probed = (
+            torch.cat([each.mean(1, keepdim=True) for each in found], 1) if isinstance(probes, Mapping) else found[0]
+        )
         sums.add(mean, probed - mean)
     matrix, stderr = sums.estimate(lambda matrix: -matrix, walk.alive)
     size, error = (float(np.sqrt(np.mean(each**2))) for each in (matrix, stderr))

@@ -16,7 +16,7 @@ from ..errors import InputError
 from ..estimates import Check, Estimate, plain
 from ..files import write_whole
 from ..landscape import Landscape, watanabe_nbeta
-from ..measures.audit_checks import BITS, Known, judged, localisation, reading
+from ..measures.audit_checks import BITS, SamplingFacts, judged, localisation, reading
 from ..measures.measured import ChainTraces
 from ..measures.trace import trace
 from ..verdict import Verdict, unmet, verdict_of, warnings_of
@@ -65,7 +65,9 @@ class Audit:
     def words(self) -> str:
         """The verdict in a sentence or two."""
         kept = self.defects
-        value = f"λ̂ = {with_error(self.llc.value, self.llc.stderr)}" if math.isfinite(self.llc.value) else "The mean loss"
+        value = (
+            f"λ̂ = {with_error(self.llc.value, self.llc.stderr)}" if math.isfinite(self.llc.value) else "The mean loss"
+        )
         if not kept:
             return f"Sound: {value} can be believed. {self.resolution}"
         worth = "is not that of the local posterior" if self.verdict == "failed" else "is to be doubted"
@@ -153,19 +155,20 @@ def audit(
         ('burn-in averaged in', 'drift', 'chains disagree', 'too few effective draws')
     """
     found = read_chains(chains)
-    for name, value in (("nbeta", nbeta), ("step_size", step_size), ("batch_size", batch_size)):
-        if value is not None:
-            found = replace(found, **{name: positive(name, value)})
-    for name, value in (("gamma", gamma), ("init_loss", init_loss), ("reported", reported), ("samples", samples)):
-        if value is not None:
-            found = replace(found, **{name: _finite(name, value)})
+    given = {
+        "init_loss": init_loss, "reported": reported, "nbeta": nbeta, "gamma": gamma, "step_size": step_size,
+        "batch_size": batch_size, "samples": samples,
+    }  # fmt: skip
+    changes: dict[str, Any] = {name: _checked(name, value) for name, value in given.items() if value is not None}
     if burn_in is not None:
-        found = replace(found, burn_in=whole("burn_in", burn_in, 0))
+        changes["burn_in"] = whole("burn_in", burn_in, 0)
     if dtype is not None and dtype not in _PRECISIONS:
         raise InputError(f"dtype must be one of {', '.join(_PRECISIONS)}, got {dtype!r}")
-    known = Known(*(math.nan if value is None else _finite(name, value) for name, value in (
-        ("hessian_trace", hessian_trace), ("noise_trace", noise_trace), ("weight_scale", weight_scale)
-    )), dtype or "")  # fmt: skip
+    known = SamplingFacts(
+        _checked("hessian_trace", hessian_trace), _checked("noise_trace", noise_trace),
+        _checked("weight_scale", weight_scale), dtype or "",
+    )  # fmt: skip
+    found = replace(found, **changes)
     if land is not None:
         found, known = _with_landscape(land, found, known)
     _refuse_bad(found)
@@ -192,7 +195,7 @@ def _audited(found: ForeignChains, checks: tuple[Check, ...]) -> Audit:
     return Audit(found.source, estimate, found.reported, checks, facts, traces if math.isfinite(value) else None)
 
 
-def _with_landscape(land: Landscape, found: ForeignChains, known: Known) -> tuple[ForeignChains, Known]:
+def _with_landscape(land: Landscape, found: ForeignChains, known: SamplingFacts) -> tuple[ForeignChains, SamplingFacts]:
     """What the landscape knows, where it was not said."""
 
     def unless(value: float, otherwise: Any) -> float:
@@ -203,11 +206,11 @@ def _with_landscape(land: Landscape, found: ForeignChains, known: Known) -> tupl
     found = replace(found, init_loss=unless(found.init_loss, mean), samples=unless(found.samples, lambda: land.n))
     hessian = unless(known.hessian_trace, lambda: trace(land, progress=False).value)
     noise = unless(known.noise_trace, lambda: trace(land, matrix="covariance", progress=False).value)
-    return found, Known(hessian, noise, unless(known.weight_scale, weights.square().mean().sqrt), known.dtype)
+    return found, SamplingFacts(hessian, noise, unless(known.weight_scale, weights.square().mean().sqrt), known.dtype)
 
 
 def _refuse_bad(found: ForeignChains) -> None:
-    chains, steps = found.losses.shape
+    steps = found.losses.shape[1]
     if steps - found.burn_in < FEWEST:
         raise InputError(
             f"chains must have at least {FEWEST} steps after burn_in={found.burn_in}, got {steps} — run them longer"
@@ -220,14 +223,15 @@ def _refuse_bad(found: ForeignChains) -> None:
         )
 
 
-def _finite(name: str, value: Any) -> float:
-    try:
-        number = float(value)
-    except (TypeError, ValueError):
-        number = math.nan
-    if not math.isfinite(number) or isinstance(value, bool):
+def _checked(name: str, value: Any) -> float:
+    """A number as it was said; NaN where nothing was."""
+    if value is None:
+        return math.nan
+    if name in ("nbeta", "step_size", "batch_size", "weight_scale"):
+        return positive(name, value)
+    if isinstance(value, bool) or not isinstance(value, (int, float, np.number)) or not math.isfinite(value):
         raise InputError(f"{name} must be a finite number, got {value!r}")
-    return number
+    return float(value)
 
 
 def in_words(found: Audit) -> str:
