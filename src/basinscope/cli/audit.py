@@ -28,7 +28,9 @@ def audit(
     burn_in: Annotated[int | None, typer.Option("--burn-in", help="First steps that are not averaged over.")] = None,
     samples: Annotated[int | None, typer.Option("--samples", help="Number n of samples in the data.")] = None,
     hessian_trace: Annotated[Optional, typer.Option("--hessian-trace", help="Trace of the Hessian at w*.")] = None,
-    noise_trace: Annotated[Optional, typer.Option("--noise-trace", help="Trace of one sample's gradient noise.")] = None,
+    noise_trace: Annotated[
+        Optional, typer.Option("--noise-trace", help="Trace of one sample's gradient noise.")
+    ] = None,
     weight_scale: Annotated[Optional, typer.Option("--weight-scale", help="Root mean square of the weights.")] = None,
     dtype: Annotated[str | None, typer.Option("--dtype", help="Type in which weights were moved.")] = None,
     out: Annotated[Path | None, typer.Option("--out", help="Page to write, in HTML; none unless given.")] = None,

@@ -125,7 +125,7 @@ def check_diffusion(chains: ForeignChains, known: SamplingFacts, found: Reading,
     return Check(
         "equilibrium", "; ".join(seen) or "not known: pass init_loss, or hessian_trace with nbeta and step_size",
         f"growth below {GROWTH:g}, and λ̂ far below that of free diffusion", not (linear or free_too),
-        "run the chains longer, by at least 2/(εγ) steps, or take larger steps", "failure",
+        "run the chains longer, for several times 2/(εγ), or with a larger step_size", "failure",
         "diffusion instead of equilibrium: the chains still walk away from w* as they would without a loss, so that λ̂ "
         "is (εT·nβ/4)·Tr H, a rescaled Hessian trace",
     )  # fmt: skip
@@ -141,7 +141,7 @@ def check_burn_in(chains: ForeignChains, found: Reading, grown: float) -> Check:
     return Check(
         "burn-in", f"the mean taken is {shift / found.scale:.1%} off that of the second half",
         f"at most {MAX_SHIFT:.0%} or {MAX_STDERRS:g} standard errors", not apart,
-        "leave out the first steps, until the loss is level", "doubt",
+        "raise burn_in until the loss is level", "doubt",
         f"burn-in averaged in: with the first half left out, λ̂ moves by {shift / found.scale:.0%}",
     )  # fmt: skip
 
@@ -230,7 +230,7 @@ def check_bias(chains: ForeignChains, known: SamplingFacts, found: Reading) -> C
     return Check(
         "step-size bias", f"{share:.1%} of λ̂ {how}" if math.isfinite(share) else
         "not known: pass hessian_trace and noise_trace, or the landscape",
-        f"at most {MAX_BIAS:.0%}", not share > MAX_BIAS, "take smaller steps, or larger batches",
+        f"at most {MAX_BIAS:.0%}", not share > MAX_BIAS, "sample again with a smaller step_size or a larger batch_size",
         reason=f"step-size bias: discretization and the noise of batches add {share:.0%} to λ̂",
     )  # fmt: skip
 
@@ -260,7 +260,7 @@ def check_localiser(chains: ForeignChains, found: Reading) -> Check:
     return Check(
         "reach of the localiser", f"the run is that of γ = {reached:.3g}, asked for {chains.gamma:.3g}" if known else
         "not known: pass gamma and step_size", "within a factor of two", not (known and reached > 2 * chains.gamma),
-        "report this γ, or run for several times 2/(εγ) steps",
+        "report this γ, or run the chains for several times 2/(εγ)",
         reason=f"another localiser: after so few steps λ̂ belongs to γ ≈ {reached:.3g} rather than {chains.gamma:.3g}",
     )  # fmt: skip
 
