@@ -30,7 +30,7 @@ class TemperatureSettings(Settings):
         engine_data_sets: of these, sampled by the engine as well.
         nuts_models, nuts_data_sets: models that NUTS samples, and on how many of the data sets.
         prior_draws: of inner weights of networks, for the integration.
-        budget: nominal seconds of the engine per data set.
+        engine_draws: draws of each of the engine's eight chains, the first half of which is burn-in.
         nuts_draws: draws of each of four chains of NUTS, after as many of warm-up.
     """
 
@@ -40,16 +40,16 @@ class TemperatureSettings(Settings):
     network_samples: int = 1000
     temperatures: tuple[float, ...] = (0.5, 0.875, 1.25, 1.625, 2.0)
     data_sets: int = 40
-    engine_data_sets: int = 8
+    engine_data_sets: int = 2
     nuts_models: tuple[str, ...] = ("reduced-rank", "mixture", "relu-5")
-    nuts_data_sets: int = 3
+    nuts_data_sets: int = 1
     prior_draws: int = 40_000
-    budget: float = 40.0
+    engine_draws: int = 1200
     nuts_draws: int = 100
 
 
 class DataSet(Job):
-    """One data set at all temperatures by one method; `effort` is its draws, or nominal seconds."""
+    """One data set at all temperatures by one method; `effort` is its draws."""
 
     model: str
     samples: int
@@ -71,7 +71,7 @@ class TemperatureStudy(Study):
         "smoke": {
             "models": ["mixture", "relu-3"], "samples": 300, "network_samples": 200, "temperatures": [0.5, 1.0, 2.0],
             "data_sets": 2, "engine_data_sets": 1, "prior_draws": 2000, "nuts_models": ["mixture"],
-            "budget": 2.0, "nuts_draws": 50,
+            "engine_draws": 60, "nuts_draws": 50,
         },
         "paper": {},
     }  # fmt: skip
@@ -82,7 +82,7 @@ class TemperatureStudy(Study):
             samples = settings.network_samples if model in NETWORKS else own.get(model, settings.samples)
             methods: tuple[tuple[Method, float, int], ...] = (
                 ("exact", float(settings.prior_draws if model in NETWORKS else 0), settings.data_sets),
-                ("engine", settings.budget, settings.engine_data_sets),
+                ("engine", float(settings.engine_draws), settings.engine_data_sets),
                 ("nuts", float(settings.nuts_draws), settings.nuts_data_sets * (model in settings.nuts_models)),
             )
             for method, effort, data_sets in methods:
@@ -99,8 +99,7 @@ class TemperatureStudy(Study):
         betas = [1 / (step * math.log(job.samples)) for step in job.temperatures]
         if job.method == "exact":
             return Result(integrated(job.model, job.samples, job.seed, betas, int(job.effort)))
-        by_nuts = job.method == "nuts"
-        return Result(sampled(job.model, job.samples, job.seed, betas, by_nuts, job.effort))
+        return Result(sampled(job.model, job.samples, job.seed, betas, job.method == "nuts", int(job.effort)))
 
     def report(self, results: Results, folder: Path) -> Sequence[Path]:
         """`summary.csv`: λ̂ of every model and method beside λ; `slopes.png`: the lines; `README.md`."""

@@ -27,7 +27,6 @@ ADDRESSES = {
     "learning-curves": "f8207d6a248d",
     "llc": "268c4a7edd75",
     "llc/smoke": "0ba767e17b91",
-    "temperature-regression": "332fdabe148b",
     "volume-scaling": "36f40f76b326",
     "wbic-selection": "9aca137d53a9",
 }
