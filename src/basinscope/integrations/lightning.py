@@ -14,8 +14,8 @@ from ..errors import InputError
 from ..landscape import Landscape
 from ..losses import PerSample
 from ..samples import Samples
-from ..training.hooks import Measure, Row, TrainingClock
-from .following import Following, numbers
+from ..training.hooks import Measure, TrainingClock
+from .following import Followed, Following, numbers
 
 if TYPE_CHECKING:
     Callback = Any
@@ -29,15 +29,18 @@ else:
         raise InputError("the Lightning callback needs pytorch-lightning — install basinscope[lightning]") from error
 
 
-class Measurements(Callback):
+class Measurements(Followed, Callback):
     """Measures the landscape of the training data at the weights as they are, on a schedule.
 
     Every number goes to the trainer's loggers at its step, and to `trainer.callback_metrics`, where early stopping
-    and checkpointing look; verdicts are 0 for ok, 1 for doubtful, 2 for failed. `rows` keeps all, with the reasons.
+    and checkpointing look; verdicts are 0 for ok, 1 for doubtful, 2 for failed. `rows` keeps all, with the reasons;
+    `history` is their table, `plot()` their figure, and `cost` says what they took.
 
     Args:
         measures: measurements, each at its own time.
         data, loss: as for `Landscape.from_lightning`; the module's own unless given.
+        share: most of the time spent on measuring, as a share of the time trained, such as 0.1. What is due then waits
+            until there is time for it. Unless given, everything is made when due.
 
     Examples:
         >>> import basinscope as bs
@@ -47,16 +50,17 @@ class Measurements(Callback):
         []
     """
 
-    def __init__(self, measures: Sequence[Measure], data: Any = None, loss: str | PerSample | None = None) -> None:
+    def __init__(
+        self,
+        measures: Sequence[Measure],
+        data: Any = None,
+        loss: str | PerSample | None = None,
+        share: float | None = None,
+    ) -> None:
         self._data, self._loss = data, loss
         self._samples: tuple[str | PerSample, Samples] | None = None
-        self._following = Following(measures, self._landscape)
+        self._following = Following(measures, self._landscape, share)
         self._clock = TrainingClock(0, 0, 1)
-
-    @property
-    def rows(self) -> list[Row]:
-        """What was measured so far."""
-        return self._following.rows
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
         """Measure before the first step what is due then."""

@@ -12,8 +12,8 @@ from ..checks import whole
 from ..errors import InputError
 from ..landscape import Landscape
 from ..losses import PerSample
-from ..training.hooks import Measure, Row, TrainingClock
-from .following import Following, numbers
+from ..training.hooks import Measure, TrainingClock
+from .following import Followed, Following, numbers
 
 _SHARDING = ("FSDP", "DEEPSPEED", "MEGATRON_LM")  # of accelerate, where no process holds all weights
 SAMPLES = 256
@@ -27,11 +27,12 @@ else:
         raise InputError("the trainer callback needs transformers — install basinscope[transformers]") from error
 
 
-class Measurements(TrainerCallback):
+class Measurements(Followed, TrainerCallback):
     """Measures the landscape of the training data at the weights as they are, on a schedule.
 
     Every number goes through `trainer.log`, so to the log history, TensorBoard, W&B or whatever `report_to` names;
-    verdicts are 0 for ok, 1 for doubtful, 2 for failed. `rows` keeps all, with the reasons.
+    verdicts are 0 for ok, 1 for doubtful, 2 for failed. `rows` keeps all, with the reasons; `history` is their table,
+    `plot()` their figure, and `cost` says what they took.
 
     Add it with `trainer.add_callback(Measurements(trainer, [Measure(bs.llc, Every(epochs=1))]))`.
 
@@ -42,6 +43,8 @@ class Measurements(TrainerCallback):
             collator, unless given.
         samples: how many of the training data to measure on: evenly chosen of a data set with a length, the first
             ones of a stream. nβ = n/log n is then that of these.
+        share: most of the time spent on measuring, as a share of the time trained, such as 0.1. What is due then waits
+            until there is time for it. Unless given, everything is made when due.
     """
 
     def __init__(
@@ -51,16 +54,12 @@ class Measurements(TrainerCallback):
         data: Any = None,
         loss: str | PerSample | None = None,
         samples: int = SAMPLES,
+        share: float | None = None,
     ) -> None:
         self._trainer, self._data, self._loss = trainer, data, loss
         self._samples = whole("samples", samples, 3)
-        self._following = Following(measures, self._landscape)
+        self._following = Following(measures, self._landscape, share)
         self._clock = TrainingClock(0, 0, 1)
-
-    @property
-    def rows(self) -> list[Row]:
-        """What was measured so far."""
-        return self._following.rows
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Measure before the first step what is due then; refused where the weights are sharded over processes."""

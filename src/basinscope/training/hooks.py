@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -66,6 +66,9 @@ class Every:
 class Measure:
     """A measurement of the landscape, at the weights as they are, every so often.
 
+    A run has one resolution: the nβ and γ at which λ̂ was first measured are kept for all later rows, unless `options`
+    name others. γ would follow ‖w‖ otherwise, and values at different γ must not be compared.
+
     Args:
         function: takes a `Landscape`; returns an `Estimate`, a number, or a mapping of names to these.
         every: when.
@@ -94,15 +97,15 @@ class Measure:
         if not self.name.isidentifier():
             raise InputError(f"a measurement needs a name of letters, digits and _, got {self.name!r} — pass name=")
 
-    def columns(self, land: Landscape) -> Row:
-        """The measurement as columns of a row.
+    def columns(self, land: Landscape, rows: Sequence[Row] = ()) -> Row:
+        """The measurement as columns of a row, at the resolution of the rows before it.
 
         An estimate gives its value, `…_stderr`, `…_verdict` and, where there are any, `…_warnings`; λ̂ also `…_basin`,
         `…_drop` with their standard errors, `…_at_minimum`, and the resolution `…_nbeta` and `…_gamma`.
         A measurement that refuses the landscape is recorded as failed, with its reason, and the training goes on.
         """
-        options = dict(self.options)
-        if "progress" not in options and "progress" in _parameters(self.function):
+        options = {**self._resolution(rows), **self.options}
+        if "progress" not in options and "progress" in self.parameters:
             options["progress"] = False  # the training has a bar of its own
         try:
             result = self.function(land, **options)
@@ -116,12 +119,21 @@ class Measure:
         """The columns of a measurement that could not be made."""
         return Estimate.failed(self.name, error).columns()
 
+    @property
+    def parameters(self) -> Mapping[str, inspect.Parameter]:
+        """Of the function, by name; none where Python does not know them."""
+        try:
+            return inspect.signature(self.function).parameters
+        except ValueError:  # built in
+            return {}
 
-def _parameters(function: Callable[..., Any]) -> Iterable[str]:
-    try:
-        return inspect.signature(function).parameters
-    except ValueError:  # built in
-        return ()
+    def _resolution(self, rows: Sequence[Row]) -> Row:
+        """nβ and γ of the first row that has them, as far as the function takes them."""
+        for row in rows:
+            found = {key: row.get(f"{self.name}_{key}") for key in ("nbeta", "gamma")}
+            if all(isinstance(value, (int, float)) and math.isfinite(value) for value in found.values()):
+                return {key: value for key, value in found.items() if key in self.parameters}
+        return {}
 
 
 def _columns(name: str, result: Any) -> Row:

@@ -7,16 +7,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Real
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from torch import nn
 from torch.optim import Optimizer
 
 from ..errors import BasinscopeError, InputError
+from .history_figure import over_training
 from .hooks import Row
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -59,6 +57,10 @@ class Run:
         step it diverged at.
         """
         return frame(self.rows)
+
+    def plot(self) -> Any:
+        """Losses, and what was measured with 90 % intervals, over the training (needs matplotlib)."""
+        return over_training(self.rows)
 
     def __repr__(self) -> str:
         return f"Run({self.outcome} at step {self.step:,}, epoch {self.epoch:g}: {self.reason})"

@@ -207,7 +207,7 @@ class Trainer:
             except BasinscopeError as error:
                 return {key: value for measure in measures for key, value in measure.failed(error).items()}
             for measure in measures:
-                columns = measure.columns(land)
+                columns = measure.columns(land, self._rows)
                 clash = sorted((row.keys() | set(RESERVED)) & columns.keys())
                 if clash:
                     raise InputError(f"two columns of the history would be called {clash[0]!r} — pass another name")
