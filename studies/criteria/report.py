@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from basinscope.figure_style import panels
+from basinscope.figure_style import INK, panels
 from studies.common.pages import run_again
 
 from . import coin
@@ -87,23 +87,30 @@ def draw(made: Mapping[str, pd.DataFrame], folder: Path) -> Path:
     """Left: distances from the limits over n. Right: the rates."""
     plot, (left, right) = panels(2, 2, width=5.0, height=4.0)
     laws, rates = made["laws"], made["rates"]
-    betas = list(dict.fromkeys(rates["beta"]))
-    colours = {beta: f"C{place}" for place, beta in enumerate(betas)}
+    colours = {beta: f"C{place}" for place, beta in enumerate(dict.fromkeys(rates["beta"]))}
     marks = {"square": ("-", "o"), "product": ("--", "s"), "regular": (":", "^")}
+    words = {"regular": "a, regular", "square": "a², λ = ¼", "product": "ab, θ = 2"}
     for (model, beta), part in laws.groupby(["model", "beta"], sort=False):
         far = (part["value"] - part["limit"]).abs().groupby(part["n"]).max()
         line, mark = marks[model]
         left.plot(far.index, far, line, marker=mark, markersize=4, color=colours[beta])
     left.set(xscale="log", yscale="log", xlabel="n", ylabel="largest distance of an error from its limit")
     left.set_title("laws of the errors", fontsize=10)
+    low, high = left.get_ylim()
+    left.set_ylim(low / 300, high)  # room for the legend
+    for model in dict.fromkeys(laws["model"]):
+        line, mark = marks[model]
+        left.plot([], [], line, marker=mark, markersize=4, color=INK, label=f"log-odds θ₀ + {words[model]}")
+    left.legend(fontsize=8, frameon=False, loc="lower left")
     for (model, beta), part in rates.groupby(["model", "beta"], sort=False):
         line, mark = marks[model]
         own = part.sort_values("n")
-        right.plot(own["n"], own["gap"], line, marker=mark, markersize=4, color=colours[beta],
-                   label=f"{model}, β = {beta:g}")  # fmt: skip
-    right.set(xscale="log", yscale="log", xlabel="n", ylabel="root mean square")
+        right.plot(own["n"], own["gap"], line, marker=mark, markersize=4, color=colours[beta])
+    right.set(xscale="log", yscale="log", xlabel="n", ylabel="root mean square of CvL − WAIC")
     right.set_title("leave-one-out less WAIC", fontsize=10)
-    right.legend(fontsize=7, frameon=False)
+    for beta, colour in colours.items():
+        right.plot([], [], color=colour, linewidth=2, label=f"β = {beta:g}")
+    right.legend(fontsize=8, frameon=False)
     path = folder / "criteria.png"
     plot.savefig(path, dpi=130)
     return path
@@ -137,10 +144,10 @@ def answer(made: Mapping[str, pd.DataFrame]) -> str:
         far = {row["model"]: row["distance"] for row in law_distances(laws)}
         slow = far.pop("product", None)
         near = f"within {max(far.values()):.4f} of the limits that theory gives" if far else ""
-        behind = f"{slow:.2f} from them in the model whose law has a logarithm" if slow is not None else ""
+        behind = f"{slow:.2f} from them where the law has a logarithm (`product`)" if slow is not None else ""
         said.append(
-            f"At n = {int(laws['n'].max()):,} the errors of a coin, exact means over data sets, are "
-            f"{', and '.join(filter(None, [near, behind]))}"
+            f"The laws of the errors hold. At n = {int(laws['n'].max()):,} the errors of a model of a coin, "
+            f"averaged exactly over data sets, are {', but still '.join(filter(None, [near, behind]))}"
         )
     last = rates.dropna().groupby(["model", "beta"], sort=False).tail(1)
     last = last[last["model"] != "regular"]
@@ -152,7 +159,7 @@ def answer(made: Mapping[str, pd.DataFrame]) -> str:
         if len(own)
     ]  # fmt: skip
     if exponents:
-        said.append(f"leave-one-out less WAIC falls as {' and as '.join(exponents)}")
+        said.append(f"The difference of leave-one-out and WAIC falls as {' and as '.join(exponents)}")
     if len(parts):
         rms = parts.groupby("samples")["off"].apply(lambda off: math.sqrt((off**2).mean()))
         fine = [size for size in sorted(rms.index) if (rms[rms.index >= size] < SMALL_OFF).all()]
@@ -162,11 +169,11 @@ def answer(made: Mapping[str, pd.DataFrame]) -> str:
         kept = flat["llc"] <= flat["bound"] + 2 * flat["llc_stderr"]
         sound = flat["verdict"] == "ok"
         said.append(
-            f"λ̂ keeps to its bound (d − k)/2, within two standard errors, in {int(kept[sound].sum())} of "
-            f"{int(sound.sum())} networks where it passes its checks, and in {int(kept[~sound].sum())} of "
-            f"{int((~sound).sum())} where it is doubtful"
+            f"With k flat directions λ is at most (d − k)/2. λ̂ is no larger, within two standard errors, in "
+            f"{int(kept[sound].sum())} of {int(sound.sum())} networks where it passes its checks, and in "
+            f"{int(kept[~sound].sum())} of {int((~sound).sum())} where it is doubtful"
         )
-    return "; ".join(said) + "."
+    return ". ".join(said) + "."
 
 
 def _law_section(laws: pd.DataFrame) -> list[str]:

@@ -87,23 +87,16 @@ def local(gammas: pd.DataFrame) -> Any:
     drawn, axes = panels(len(SHOWN) + 1, len(SHOWN) + 1, width=3.1, height=3.8, ratios=[1] * len(SHOWN) + [1.6])
     x, y = np.meshgrid(np.linspace(-1, 1, 401), np.linspace(-0.6, 1.8, 401))
     loss = 0.5 * (x * y**2) ** 2
-    for place, (each, gamma) in enumerate(zip(axes, SHOWN, strict=False)):
+    for each, gamma in zip(axes, SHOWN, strict=False):
         log_density = -nbeta * loss - 0.5 * gamma * (x**2 + (y - 1) ** 2)
         each.contour(x, y, np.log10(loss + 1e-12), levels=[-6, -4, -2, -1], colors=BULK, linewidths=0.6, linestyles="-")
         density = np.exp(log_density - log_density.max())
-        each.contourf(
-            x,
-            y,
-            density,
-            levels=[np.exp(-4.5), np.exp(-2), np.exp(-0.5), 1.01],
-            colors=BLUES,
-        )
-        each.plot([0], [1], marker="x", color=LINE, markersize=7, linestyle="none", label="w*")
+        each.contourf(x, y, density, levels=[np.exp(-4.5), np.exp(-2), np.exp(-0.5), 1.01], colors=BLUES)
+        each.plot([0], [1], marker="x", color=LINE, markersize=7, linestyle="none")
+        each.annotate("w*", (0, 1), (6, 0), textcoords="offset points", va="center", fontsize=10, color=LINE)
         each.set_title(f"γ = {gamma:g}: λₜ = {valley_exact(nbeta, gamma):.2f}", fontsize=10)
         each.set(xlabel="x", xticks=[-0.5, 0, 0.5])
-        if place == 0:
-            each.set_ylabel("y")
-            each.legend(frameon=False, fontsize=9, loc="lower right")
+    axes[0].set_ylabel("y")
     right = axes[-1]
     grid = np.geomspace(gammas["gamma"].min() / 3, gammas["gamma"].max() * 3, 60)
     right.plot(grid, [valley_exact(nbeta, float(gamma)) for gamma in grid], color=POINT, label="λₜ, exact")
@@ -188,10 +181,10 @@ def answer(made: Mapping[str, pd.DataFrame]) -> str:
     near = gammas[(gammas["exact"] - 0.5).abs() < 0.025]
     if len(near):
         said.append(
-            f"in two dimensions λ̂ is the coefficient at w* for γ from {near['gamma'].min():g} to "
+            f"In two dimensions λ̂ is the coefficient at w* for γ from {near['gamma'].min():g} to "
             f"{near['gamma'].max():g} only, and that of a more singular place below"
         )
-    return "; ".join(said) + "."
+    return ". ".join(said) + "."
 
 
 def _with(row: Mapping[str, Any]) -> str:

@@ -125,10 +125,12 @@ def answer(whole: pd.DataFrame) -> str:
         parts.append(f"{first:.2f} → {last:.3f} ± {error:.3f} for 2λ = {limit:.3g} ({model})")
     first_n, last_n = whole["n"].min(), whole["n"].max()
     correlation = max(value(whole, model, last_n, "corr(Bg,Cv)")[0] for model in models)
+    apart = max(abs(value(whole, model, last_n, "sd(nBg)/sd(nCv)")[0] - 1) for model in models)
     return (
         f"From n = {first_n:,} to {last_n:,} the sum of Bayes and leave-one-out errors, n(Bg + Cv), comes nearer to 2λ "
         f"in {nearer} of {len(models)} models and to within {NEAR:.0%} or two standard errors of it in {reached}: "
-        f"{'; '.join(parts)}; at n = {last_n:,} the two errors are correlated at {_signed(correlation)} or below."
+        f"{'; '.join(parts)}. At n = {last_n:,} the two errors are correlated at {_signed(correlation)} or below, and "
+        f"their standard deviations differ by {apart:.1%} at most."
     )
 
 

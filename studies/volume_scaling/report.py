@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from basinscope.figure_style import panels
+from basinscope.figure_style import POINT, panels
 from basinscope.measures.volume import VolumeScaling
 from basinscope.measures.volume_figure import draw_exponents
 from studies.common.pages import run_again
@@ -61,6 +61,7 @@ def figure(table: pd.DataFrame) -> Any:
         columns = ("levels", "log_volume", "step_stderr")
         ladder = {column: levels[column].tolist() for column in columns}
         fit = {"multiplicity": theta, "offset": last["offset"], "fitted_points": int(last["fitted_points"])}
+        axes.axhline(float(value), color=POINT, linewidth=1, linestyle=":", label="λ", zorder=0)
         draw_exponents(axes, VolumeScaling("llc", last["llc"], last["stderr"], diagnostics={**ladder, **fit}))
         axes.set_title(f"{name}\nλ̂ = {last['llc']:.3f} ± {last['stderr']:.3f},  λ = {value},  θ = {theta}", fontsize=10)
     return drawn
@@ -125,9 +126,9 @@ def answer(volumes: pd.DataFrame, samplers: pd.DataFrame) -> str:
         said.append(
             f"{words} finds {len(own)} exact means to within {own['off'].abs().max():.1f} standard errors{counted}"
         )
-    return "; ".join(said) + "."
+    return ". ".join(said) + "."
 
 
 def _family(samplers: pd.DataFrame) -> pd.Series:
     """The engine or NUTS, whatever acceptance it aims at."""
-    return samplers["sampler"].str.partition(",")[0].replace("engine", "the engine")
+    return samplers["sampler"].str.partition(",")[0].replace("engine", "The engine")

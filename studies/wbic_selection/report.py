@@ -90,6 +90,8 @@ def page(table: pd.DataFrame, made: pd.DataFrame, origin: Mapping[str, Any]) -> 
         "WAIC, LOO, TIC and AIC the loss on new data. The size of a candidate is its degree plus one (regular), its "
         "rank, its number of tanh units, or its number of mixture components.", "",
         "![Regret, and sizes chosen](choices.png)", "",
+        "Averaged over n:", "",
+        *extremes(made), "",
         "## Regret and size", "",
         *_table(made), "",
         "The regret of chance is that of a candidate drawn at random. Too small and too large are against the smallest "
@@ -117,25 +119,45 @@ def page(table: pd.DataFrame, made: pd.DataFrame, origin: Mapping[str, Any]) -> 
 
 
 def answer(table: pd.DataFrame, made: pd.DataFrame) -> str:
-    """The first line: WBIC against WAIC at either end of n, and who has the least regret for each truth."""
+    """The first line: WBIC against WAIC at either end of n, and who chooses worst."""
     sizes = sorted(made["n"].unique())
-    ends = [f"at n = {n} {_won(table[table['samples'] == n])}" for n in dict.fromkeys((sizes[0], sizes[-1]))]
-    least = []
-    for name, part in made[made["criterion"] != LARGEST].groupby("truth", sort=False):
-        mean = part.groupby("criterion", sort=False)["regret"].mean()
-        best = [NAMES[each] for each in mean.index[mean <= mean.min() + 1e-9]]
-        largest = f"largest: {NAMES[mean.idxmax()]}, {mean.max():.2f}"
-        least.append(f"{_listed(best)} for {name} ({mean.min():.2f}; {largest})")
-    return (
-        f"Of {made['truth'].nunique()} truths, {'; '.join(ends)}. The least regret, averaged over n: "
-        f"{'; '.join(least)}."
+    said = [f"At n = {n:,} {_won(table[table['samples'] == n])}." for n in dict.fromkeys((sizes[0], sizes[-1]))]
+    worst = _means(made).idxmax(axis=1)
+    most = worst.mode().iloc[0]
+    said.append(
+        f"Averaged over n, {NAMES[most]} chooses worst of all criteria for {int((worst == most).sum())} of "
+        f"{len(worst)} truths."
     )
+    return " ".join(said)
+
+
+def _means(made: pd.DataFrame) -> pd.DataFrame:
+    """Regret averaged over n: a row for each truth, a column for each criterion."""
+    own = made[made["criterion"] != LARGEST]
+    return own.pivot_table(index="truth", columns="criterion", values="regret", aggfunc="mean", sort=False)
 
 
 def _won(table: pd.DataFrame) -> str:
-    """In how many truths the 95 % interval of the difference of regrets excludes zero, on either side."""
-    winners = [_winner(*compared(part, "wbic", "waic")) for _, part in table.groupby("truth", sort=False)]
-    return f"WAIC chooses better than WBIC in {winners.count('WAIC')} and WBIC better in {winners.count('WBIC')}"
+    """For which truths the 95 % interval of the difference of regrets excludes zero, on either side."""
+    winners = {str(name): _winner(*compared(part, "wbic", "waic")) for name, part in table.groupby("truth", sort=False)}
+    by_waic, by_wbic = ([name for name in winners if winners[name] == other] for other in ("WAIC", "WBIC"))
+    return (
+        f"the model that WAIC chooses predicts better than that of WBIC for {_counted(by_waic)} of {len(winners)} "
+        f"truths, and WBIC's predicts better for {_counted(by_wbic)}"
+    )
+
+
+def _counted(names: Sequence[str]) -> str:
+    return f"{len(names)} ({', '.join(names)})" if names else "none"
+
+
+def extremes(made: pd.DataFrame) -> list[str]:
+    """The least and the largest regret for each truth, averaged over n."""
+    lines = ["| truth | least regret | largest regret |", "|---|---|---|"]
+    for name, mean in _means(made).iterrows():
+        best = [NAMES[each] for each in NAMES if each in mean.index and mean[each] <= mean.min() + 1e-9]
+        lines.append(f"| {name} | {mean.min():.2f} ({_listed(best)}) | {mean.max():.2f} ({NAMES[mean.idxmax()]}) |")
+    return lines
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -7,7 +7,7 @@ from basinscope.runs.driver import run
 from basinscope.runs.results import Results
 from basinscope.runs.settings import resolved
 from basinscope.runs.store import Store
-from studies.wbic_selection.report import answer
+from studies.wbic_selection.report import answer, extremes
 from studies.wbic_selection.study import STUDY
 from studies.wbic_selection.tables import CRITERIA, SAMPLED, choices, compared
 
@@ -36,13 +36,16 @@ def test_regret_and_shares():
 
 def test_the_answer_follows_the_numbers():
     text = answer(stored(), choices(stored()))
-    assert "at n = 50 WAIC chooses better than WBIC in 0 and WBIC better in 0" in text  # 0.5 ± 0.29
-    assert "free energy, WAIC, LOO, TIC, AIC and BIC for singular-tanh (0.00; largest: WBIC, 0.50)" in text
+    assert "At n = 50 the model that WAIC chooses predicts better than that of WBIC for none of 1 truths" in text
+    assert "and WBIC's predicts better for none. Averaged" in text  # 0.5 ± 0.29
+    assert text.endswith("Averaged over n, WBIC chooses worst of all criteria for 1 of 1 truths.")
+    row = "| singular-tanh | 0.00 (free energy, WAIC, LOO, TIC, AIC and BIC) | 0.50 (WBIC) |"
+    assert extremes(choices(stored()))[-1] == row
     worse = stored()
     worse["wbic"] = (
         -worse["size"].astype(float).where(worse["seed"] > 0, 4.0 - abs(worse["size"] - 3))
     )  # sizes 3, 4, 4, 4
-    assert "in 1 and WBIC better in 0" in answer(worse, choices(worse))
+    assert "for 1 (singular-tanh) of 1 truths, and WBIC's predicts better for none." in answer(worse, choices(worse))
 
 
 @pytest.mark.slow
@@ -56,4 +59,4 @@ def test_a_small_selection_from_end_to_end(tmp_path):
     assert len(table) == 5 * 2 * 4
     assert (abs(table["waic"] - table["loo"]) < 2).all()
     assert (table["error"] > 0).all()
-    assert written[-1].read_text().splitlines()[2].startswith("Of 5 truths, at n = 50 WAIC chooses better")
+    assert written[-1].read_text().splitlines()[2].startswith("At n = 50 the model that WAIC chooses ")
