@@ -109,6 +109,7 @@ class _Lines:
         self._started = time.monotonic()
         self._last: float | None = None  # when a line was written
         self._latest = (0.0, "begun")
+        self._written: tuple[float, str] | None = None  # what the last line said
         self._furthest = 0.0
 
     def begin(self) -> None:
@@ -117,17 +118,18 @@ class _Lines:
     def report(self, fraction: float, text: str) -> None:
         self._furthest = max(self._furthest, min(fraction, 1.0))
         self._latest = (self._furthest, text)
-        if self._last is not None and (self._furthest == 1.0 or time.monotonic() - self._last > _SELDOM):
+        if self._last is not None and time.monotonic() - self._last > _SELDOM:
             self._write()
 
     def _write(self) -> None:
         self._last = time.monotonic()
-        fraction, text = self._latest
+        self._written = fraction, text = self._latest
         passed = duration(self._last - self._started)
         self._console.print(f"{self._description}: {fraction:.0%} after {passed}, {text}", markup=False)
 
     def end(self) -> None:
-        pass
+        if self._written is not None and self._written != self._latest:
+            self._write()
 
 
 def duration(seconds: float) -> str:

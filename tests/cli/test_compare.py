@@ -146,7 +146,7 @@ def test_json_and_silence_of_measuring(folder):
 
 
 def test_completion_offers_the_names_that_exist():
-    assert set(options.SAMPLERS) == {"auto", "hmc", "minibatch", *KERNELS}
+    assert set(options.SAMPLERS) == {"auto", "hmc", "minibatch", "lean", *KERNELS}
     assert [named_loss(name, None).name for name in options.LOSSES] == list(options.LOSSES)
     assert options.complete_sampler("sg") == ["sgld", "sgnht"]
     assert options.complete_loss("m") == ["mse"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Annotated
 
@@ -16,6 +16,7 @@ from rich.markup import escape
 from rich.segment import ControlType
 
 from ..errors import InputError
+from ..progress import part
 
 
 def demo(
@@ -60,7 +61,7 @@ def _command(hidden: int, samples: int | None, budget: float, seed: int) -> str:
 def _step(name: str) -> Iterator[Callable[[str], None]]:
     """A line on standard error as a step begins, which gets its seconds, and what the step has to say, at the end.
 
-    On a terminal a bar may come and go below the line, which is then written anew.
+    On a terminal a bar may come and go below the line, which is then written anew; elsewhere there is no other line.
     """
     console = Console(stderr=True, highlight=False, soft_wrap=True)
     remark = ""
@@ -72,7 +73,8 @@ def _step(name: str) -> Iterator[Callable[[str], None]]:
     started = time.monotonic()
     console.print(f"{name} …", end="\n" if console.is_terminal else "")
     try:
-        yield say
+        with nullcontext() if console.is_terminal else part(lambda fraction, text: None, 0.0, 1.0):
+            yield say
     except BaseException:
         if not console.is_terminal:
             console.print()  # the error gets a line of its own

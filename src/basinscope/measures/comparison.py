@@ -81,7 +81,7 @@ def relation(difference: Estimate) -> str:
     """Whether a difference is more than chance: its 90 % interval leaves zero out.
 
     Examples:
-        >>> told(Estimate("llc difference", 1.0, 0.1)), told(Estimate("llc difference", 0.1, 0.1))
+        >>> relation(Estimate("llc difference", 1.0, 0.1)), relation(Estimate("llc difference", 0.1, 0.1))
         ('larger', 'not told apart')
     """
     low, high = difference.interval(0.9)

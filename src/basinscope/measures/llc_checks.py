@@ -24,8 +24,6 @@ MIN_ACCEPTANCE = 0.1  # accepted proposals of a Metropolis sampler
 MAX_STEP_BIAS = 0.15  # distance of the smallest step from the extrapolation to zero
 MAX_LOCALISER_SHARE = 0.7  # −∂log λ̂/∂log γ, which is 1 in a basin without curvature
 
-_SAME = 1e-9  # relative difference of two γ that are one
-
 _METROPOLIS = ("hmc", "mala")  # samplers that reject, and so have no step-size bias
 _EXTRAPOLATED = ("minibatch", "lean")  # samplers that measure their step-size bias
 
@@ -134,8 +132,9 @@ def _localiser(seen: Mapping[str, Any], value: float) -> Check:
 def _reach(seen: Mapping[str, Any]) -> Check:
     """Chains that cannot relax the slowest modes in their time have a localiser that makes them faster."""
     reached, asked = f"{seen['gamma']:.3g}", f"{seen['gamma_asked']:.3g}"
+    fine = seen["gamma"] < seen["gamma_asked"] or math.isclose(seen["gamma"], seen["gamma_asked"])
     return Check(
         "localiser γ that chains reach", reached, "the one that was asked for",
-        seen["gamma"] <= seen["gamma_asked"] * (1 + _SAME), "raise budget, lower nbeta, or leave gamma out",
+        fine, "raise budget, lower nbeta, or leave gamma out",
         reason=f"coarser than asked: chains so short reach gamma={reached}, not {asked}",
     )  # fmt: skip
