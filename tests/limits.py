@@ -35,7 +35,7 @@ OF_OTHERS = {
     "curvature.averages": ("MAX_ROUNDING_OF_RTOL", "MAX_STDERR_OF_RTOL"),
     "curvature.calibration": ("CALIBRATED_RATIOS",),
     "curvature.sandwich": ("MAX_DECREMENT_SHARE",),
-    "measures.audit_checks": ("FEWEST_EFFECTIVE", "GROWTH", "MAX_BIAS", "MAX_SHIFT", "MAX_STDERRS"),
+    "measures.audit_checks": ("FEWEST_EFFECTIVE", "GROWTH", "MAX_BIAS", "MAX_RHAT", "MAX_SHIFT", "MAX_STDERRS"),
     "measures.checks": ("MAX_RELATIVE_STDERR",),
     "measures.evidence": ("MAX_DRAW_BIAS",),
     "measures.gap": ("MAX_PARAMETERS_PER_SAMPLE",),

@@ -38,36 +38,36 @@ def llc_checks(value: float, stderr: float, diagnostics: Mapping[str, Any]) -> t
     """
     started, diverged = diagnostics["started"], diagnostics["diverged"]
     if not math.isfinite(value):
-        return (_lost(diagnostics.get("sampler"), diverged, started),)
+        return (_no_number(diagnostics.get("sampler"), diverged, started),)
     return tuple(_checks(value, stderr, diagnostics))
 
 
-def _checks(value: float, stderr: float, seen: Mapping[str, Any]) -> Iterator[Check]:
-    basin = seen.get("basin")
+def _checks(value: float, stderr: float, facts: Mapping[str, Any]) -> Iterator[Check]:
+    basin = facts.get("basin")
     yield _sign(value, basin)
-    yield check_survival(seen["diverged"], seen["started"], "use a smaller step_size")
-    yield check_completion(seen["interrupted"], "the standard error target was met")
+    yield check_survival(facts["diverged"], facts["started"], "use a smaller step_size")
+    yield check_completion(facts["interrupted"], "the standard error target was met")
     level, of = (value, "λ̂") if basin is None or basin <= value else (basin, "the basin")
     scale = abs(level)
     if level > -convergence.MAX_NEGATIVE_STDERRS * stderr or not math.isfinite(stderr):
         yield check_precision(stderr, scale, of, "raise budget", few="raise draws or lower burn_in")
-    if seen.get("acceptance") is not None and seen.get("sampler") in _METROPOLIS:
-        yield _acceptance(seen["acceptance"])
-    if seen.get("rhat") is not None:
+    if facts.get("acceptance") is not None and facts.get("sampler") in _METROPOLIS:
+        yield _acceptance(facts["acceptance"])
+    if facts.get("rhat") is not None:
         yield check_mixing(
-            seen["rhat"], "raise budget", precise=convergence.is_precise(stderr, scale, seen["rtol"]),
+            facts["rhat"], "raise budget", precise=convergence.is_precise(stderr, scale, facts["rtol"]),
             when=f"where the standard error is at most {convergence.PRECISE:g} rtol",
         )  # fmt: skip
-    if seen.get("drift") is not None:
-        moved = Movement(abs(seen["drift"]), convergence.max_drift(stderr, scale, seen["rtol"]), scale)
+    if facts.get("drift") is not None:
+        moved = Movement(abs(facts["drift"]), convergence.max_drift(stderr, scale, facts["rtol"]), scale)
         yield check_drift(moved, of, "the last half", "raise budget")
-    if seen.get("virial") is not None:
-        yield check_virial(Balance(seen["virial"], seen["virial_stderr"]))
-    yield _step_bias(seen["sampler"], seen.get("slope"))
-    if value > 0 and seen.get("gamma_slope") is not None and seen.get("largest_eigenvalue") is not None:
-        yield _localiser(seen, value)
-    if seen.get("gamma_asked") is not None:
-        yield _reach(seen)
+    if facts.get("virial") is not None:
+        yield check_virial(Balance(facts["virial"], facts["virial_stderr"]))
+    yield _step_bias(facts["sampler"], facts.get("slope"))
+    if value > 0 and facts.get("gamma_slope") is not None and facts.get("largest_eigenvalue") is not None:
+        yield _localiser(facts, value)
+    if facts.get("gamma_asked") is not None:
+        yield _reach(facts)
 
 
 def _sign(value: float, basin: float | None) -> Check:
@@ -85,7 +85,7 @@ def _sign(value: float, basin: float | None) -> Check:
     )  # fmt: skip
 
 
-def _lost(sampler: str | None, diverged: int, started: int) -> Check:
+def _no_number(sampler: str | None, diverged: int, started: int) -> Check:
     """Why there is no number. Samplers that reject do not lose chains by their step: the loss leads them away."""
     remedy, reason = "train longer, or raise gamma", f"diverged: {diverged} of {started} chains diverged"
     if sampler in _METROPOLIS:
@@ -118,9 +118,10 @@ def _step_bias(sampler: str, slope: float | None) -> Check:
     )  # fmt: skip
 
 
-def _localiser(seen: Mapping[str, Any], value: float) -> Check:
+def _localiser(facts: Mapping[str, Any], value: float) -> Check:
     """λ̂ is the localiser's where no direction is stiffer than γ and λ̂ falls nearly in proportion to γ."""
-    stiffness, gamma, share = seen["nbeta"] * seen["largest_eigenvalue"], seen["gamma"], -seen["gamma_slope"] / value
+    stiffness, gamma = facts["nbeta"] * facts["largest_eigenvalue"], facts["gamma"]
+    share = -facts["gamma_slope"] / value
     return Check(
         "stiffest direction, nβσ₁/γ", f"{stiffness / gamma:.3g}",
         f"above 1, or λ̂ falling with γ by a power of at most {MAX_LOCALISER_SHARE:g}",
@@ -129,10 +130,10 @@ def _localiser(seen: Mapping[str, Any], value: float) -> Check:
     )  # fmt: skip
 
 
-def _reach(seen: Mapping[str, Any]) -> Check:
+def _reach(facts: Mapping[str, Any]) -> Check:
     """Chains that cannot relax the slowest modes in their time have a localiser that makes them faster."""
-    reached, asked = f"{seen['gamma']:.3g}", f"{seen['gamma_asked']:.3g}"
-    fine = seen["gamma"] < seen["gamma_asked"] or math.isclose(seen["gamma"], seen["gamma_asked"])
+    reached, asked = f"{facts['gamma']:.3g}", f"{facts['gamma_asked']:.3g}"
+    fine = facts["gamma"] < facts["gamma_asked"] or math.isclose(facts["gamma"], facts["gamma_asked"])
     return Check(
         "localiser γ that chains reach", reached, "the one that was asked for",
         fine, "raise budget, lower nbeta, or leave gamma out",
