@@ -126,9 +126,9 @@ class Collapsed:
         """
         size = max(1, _CHUNK // (len(self.nodes) * (self.gaussians.mean.shape[1] + y.shape[1])))
         for first in range(0, len(x), size):
-            own = x[first : first + size]
-            new = np.append(True, (own[1:] != own[:-1]).any(1))
-            phi, at = self.features(self.nodes, own[new]), np.cumsum(new) - 1
+            rows = x[first : first + size]
+            new = np.append(True, (rows[1:] != rows[:-1]).any(1))
+            phi, at = self.features(self.nodes, rows[new]), np.cumsum(new) - 1
             variance = np.einsum("gnh,gnh->gn", phi @ self.gaussians.covariance, phi)
             mean = phi @ self.gaussians.mean
             yield (mean, variance, y[first : first + size]) if new.all() else (

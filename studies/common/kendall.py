@@ -73,8 +73,8 @@ def resampled(clusters: Sequence[Any], repetitions: int = REPETITIONS, seed: int
     names = list(dict.fromkeys(clusters))
     place = {name: number for number, name in enumerate(names)}
     rng = np.random.default_rng(seed)
-    drawn = rng.multinomial(len(names), np.full(len(names), 1 / len(names)), size=repetitions)
-    return drawn[:, [place[name] for name in clusters]].astype(np.float64)
+    counts = rng.multinomial(len(names), np.full(len(names), 1 / len(names)), size=repetitions)
+    return counts[:, [place[name] for name in clusters]].astype(np.float64)
 
 
 def with_interval(

@@ -91,10 +91,10 @@ def symmetries(network: str, seed: int) -> Row:
         y = net(x)
     land = bs.Landscape(net, "mse", (x, y))
     llc = bs.llc(land, nbeta=1e4, gamma=1.0, rtol=0.05, budget=bs.Nominal(30.0), progress=False)
-    found = bs.symmetries(land, llc=llc)
+    result = bs.symmetries(land, llc=llc)
     return {
         "parameters": land.dimension,
-        **{kind: found.kinds.get(kind, 0) for kind in ("rescaling", "mixing", "idle")},
-        "flat": found.count, "residual": found.residual, "bound": found.bound, "llc": llc.value,
+        **{kind: result.kinds.get(kind, 0) for kind in ("rescaling", "mixing", "idle")},
+        "flat": result.count, "residual": result.residual, "bound": result.bound, "llc": llc.value,
         "llc_stderr": llc.stderr, "verdict": llc.verdict,
     }  # fmt: skip

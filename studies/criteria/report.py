@@ -36,9 +36,9 @@ def tables(table: pd.DataFrame) -> dict[str, pd.DataFrame]:
         ],
     }  # fmt: skip
     whole = {"seed", "samples", "of", "parameters", "rescaling", "mixing", "idle", "flat"}
-    for name, own in columns.items():
-        part = table[table["part"] == name].reindex(columns=own)
-        made[name] = part.astype({column: int for column in own if column in whole}).reset_index(drop=True)
+    for name, wanted in columns.items():
+        part = table[table["part"] == name].reindex(columns=wanted)
+        made[name] = part.astype({column: int for column in wanted if column in whole}).reset_index(drop=True)
     return made
 
 
@@ -104,8 +104,8 @@ def draw(made: Mapping[str, pd.DataFrame], folder: Path) -> Path:
     left.legend(fontsize=8, frameon=False, loc="lower left")
     for (model, beta), part in rates.groupby(["model", "beta"], sort=False):
         line, mark = marks[model]
-        own = part.sort_values("n")
-        right.plot(own["n"], own["gap"], line, marker=mark, markersize=4, color=colours[beta])
+        rows = part.sort_values("n")
+        right.plot(rows["n"], rows["gap"], line, marker=mark, markersize=4, color=colours[beta])
     right.set(xscale="log", yscale="log", xlabel="n", ylabel="root mean square of CvL − WAIC")
     right.set_title("leave-one-out less WAIC", fontsize=10)
     for beta, colour in colours.items():
@@ -152,11 +152,11 @@ def answer(made: Mapping[str, pd.DataFrame]) -> str:
     last = rates.dropna().groupby(["model", "beta"], sort=False).tail(1)
     last = last[last["model"] != "regular"]
     exponents = [
-        f"n^{own['exponent'].mean():.2f} {words} (theory: {theory})".replace("-", "−")
-        for words, theory, own in (
+        f"n^{fits['exponent'].mean():.2f} {words} (theory: {theory})".replace("-", "−")
+        for words, theory, fits in (
             ("at β = 1", -2, last[last["beta"] == 1]), ("elsewhere", -1.5, last[last["beta"] != 1])
         )
-        if len(own)
+        if len(fits)
     ]  # fmt: skip
     if exponents:
         said.append(f"The difference of leave-one-out and WAIC falls as {' and as '.join(exponents)}")
@@ -166,12 +166,12 @@ def answer(made: Mapping[str, pd.DataFrame]) -> str:
         if fine:
             said.append(f"ν̂ from minibatches of {fine[0]} samples or more is within {SMALL_OFF:.0%} of that from all")
     if len(flat):
-        kept = flat["llc"] <= flat["bound"] + 2 * flat["llc_stderr"]
+        within = flat["llc"] <= flat["bound"] + 2 * flat["llc_stderr"]
         sound = flat["verdict"] == "ok"
         said.append(
             f"With k flat directions λ is at most (d − k)/2. λ̂ is no larger, within two standard errors, in "
-            f"{int(kept[sound].sum())} of {int(sound.sum())} networks where it passes its checks, and in "
-            f"{int(kept[~sound].sum())} of {int((~sound).sum())} where it is doubtful"
+            f"{int(within[sound].sum())} of {int(sound.sum())} networks where it passes its checks, and in "
+            f"{int(within[~sound].sum())} of {int((~sound).sum())} where it is doubtful"
         )
     return ". ".join(said) + "."
 

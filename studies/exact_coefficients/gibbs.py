@@ -53,8 +53,8 @@ def layer(
     pull[:, :r, :c] = seen[:, :r, :c]
     precision = t * scale**2 + gamma
     wanted = t * scale * pull + gamma * turn @ centre @ across
-    drawn = wanted / precision + rng.normal(size=precision.shape) / np.sqrt(precision)
-    return np.asarray(turn.transpose(0, 2, 1) @ drawn @ across.transpose(0, 2, 1), dtype=np.float64)
+    draw = wanted / precision + rng.normal(size=precision.shape) / np.sqrt(precision)
+    return np.asarray(turn.transpose(0, 2, 1) @ draw @ across.transpose(0, 2, 1), dtype=np.float64)
 
 
 def linear(widths: Sequence[int], rank: int, gamma: float, chains: int, rng: np.random.Generator) -> Sweep:
@@ -123,11 +123,11 @@ def relu(units: Units, gamma: float, chains: int, rng: np.random.Generator) -> S
         one = np.broadcast_to(np.eye(len(units.outer)), (chains, len(units.outer), len(units.outer)))
         outer = layer(one, hidden, true, t, gamma, units.outer, rng)
         for number in np.unique(units.group):
-            own, seen = units.group == number, units.place == number
+            of_group, seen = units.group == number, units.place == number
             x = np.broadcast_to(units.x[:, seen], (chains, len(units.x), seen.sum()))
-            drawn = layer(outer[:, :, own], x, true[:, seen], t, gamma, units.inner[own], rng)
+            proposal = layer(outer[:, :, of_group], x, true[:, seen], t, gamma, units.inner[of_group], rng)
             proposed = inner.copy()
-            proposed[:, own] = drawn
+            proposed[:, of_group] = proposal
             gain = missed(inner) - as_linear(inner) - missed(proposed) + as_linear(proposed)
             accepted = np.log(rng.uniform(size=chains)) < 0.5 * t * gain
             inner[accepted] = proposed[accepted]

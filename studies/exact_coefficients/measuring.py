@@ -49,7 +49,7 @@ def additive(name: str, gamma: float, ladder: Sequence[float], chains: int, swee
 
 def resolved(nbeta: float, gamma: float, budget: float, seed: int) -> Row:
     """λ̂ of the valley at one γ by `bs.llc`, beside the integral."""
-    land, nominal = valley(), bs.Nominal(budget)
-    estimate = bs.llc(land, nbeta=nbeta, gamma=gamma, rtol=0.02, budget=nominal, seed=seed, progress=False)
+    land, seconds = valley(), bs.Nominal(budget)
+    estimate = bs.llc(land, nbeta=nbeta, gamma=gamma, rtol=0.02, budget=seconds, seed=seed, progress=False)
     exact = valley_exact(nbeta, gamma)
     return {"exact": exact, "llc": estimate.value, "stderr": estimate.stderr, "verdict": estimate.verdict}

@@ -39,10 +39,10 @@ def tables(table: pd.DataFrame) -> dict[str, pd.DataFrame]:
     }
     made = {}
     for part, names in columns.items():
-        own = table[table["part"] == part].reindex(columns=names).reset_index(drop=True)
+        rows = table[table["part"] == part].reindex(columns=names).reset_index(drop=True)
         if part in ("depth", "relu"):
-            own["error"] = own["llc"] / own["exact"] - 1
-        made[part] = own
+            rows["error"] = rows["llc"] / rows["exact"] - 1
+        made[part] = rows
     return made
 
 
@@ -53,7 +53,7 @@ def last(ladders: pd.DataFrame) -> pd.DataFrame:
 
 def coefficients(made: Mapping[str, pd.DataFrame]) -> Any:
     """Left: λ over depth. Right: λ̂ of ReLU networks over the additive rule."""
-    drawn, (left, right) = panels(2, 2, width=5.2, height=4.2)
+    fig, (left, right) = panels(2, 2, width=5.2, height=4.2)
     depth, cold = made["depth"], last(made["depth"])
     left.plot(cold["layers"], cold["exact"], color=LINE, linewidth=1.8, label="λ, exact")
     left.errorbar(cold["layers"], cold["llc"], 2 * cold["stderr"], color=POINT, marker="o", linestyle="none", capsize=3,
@@ -74,7 +74,7 @@ def coefficients(made: Mapping[str, pd.DataFrame]) -> Any:
                    label=f"Gibbs, {_power(relu['t'].max())}")  # fmt: skip
     right.set(xlabel="λ by the additive rule", ylabel="λ̂ of a ReLU network")
     right.legend(frameon=False, fontsize=8)
-    return drawn
+    return fig
 
 
 def _power(t: float) -> str:
@@ -84,7 +84,7 @@ def _power(t: float) -> str:
 def local(gammas: pd.DataFrame) -> Any:
     """Left: K and the local posterior at three γ. Right: λ̂ over γ."""
     nbeta = float(gammas["nbeta"].iloc[0])
-    drawn, axes = panels(len(SHOWN) + 1, len(SHOWN) + 1, width=3.1, height=3.8, ratios=[1] * len(SHOWN) + [1.6])
+    fig, axes = panels(len(SHOWN) + 1, len(SHOWN) + 1, width=3.1, height=3.8, ratios=[1] * len(SHOWN) + [1.6])
     x, y = np.meshgrid(np.linspace(-1, 1, 401), np.linspace(-0.6, 1.8, 401))
     loss = 0.5 * (x * y**2) ** 2
     for each, gamma in zip(axes, SHOWN, strict=False):
@@ -107,7 +107,7 @@ def local(gammas: pd.DataFrame) -> Any:
         right.annotate(words, (grid[-1], level), ha="right", va="bottom", fontsize=8, color=LINE)
     right.set(xscale="log", xlabel="γ", ylabel="λ̂", ylim=(0, 0.6))
     right.legend(frameon=False, fontsize=8, loc="lower left")
-    return drawn
+    return fig
 
 
 def page(made: Mapping[str, pd.DataFrame], origin: Mapping[str, Any]) -> str:
@@ -192,8 +192,8 @@ def _with(row: Mapping[str, Any]) -> str:
 
 
 def _beside(warm: pd.DataFrame, engine: pd.DataFrame, layers: float) -> str:
-    own = engine[engine["layers"] == layers].iloc[0]
-    return f"{_with(warm.loc[layers].to_dict())} | {_with(own.to_dict())} | {own['verdict']}"
+    cold = engine[engine["layers"] == layers].iloc[0]
+    return f"{_with(warm.loc[layers].to_dict())} | {_with(cold.to_dict())} | {cold['verdict']}"
 
 
 def _unseen(gammas: pd.DataFrame) -> list[str]:

@@ -45,10 +45,10 @@ def draw(made: Mapping[str, pd.DataFrame], folder: Path) -> list[Path]:
     }
     written = []
     for name, make in makers.items():
-        drawn = make()
-        if drawn is not None:
+        fig = make()
+        if fig is not None:
             written.append(folder / f"{name}.png")
-            drawn.savefig(written[-1], dpi=110)
+            fig.savefig(written[-1], dpi=110)
     return written
 
 
@@ -63,7 +63,7 @@ def figure_table(table: pd.DataFrame) -> Any:
     order = first.sort_values("tau", ascending=False)["measure"].tolist()
     labels = whole.drop_duplicates("measure").set_index("measure")
     names = [labels.loc[name, "label"] for name in order]
-    drawn, axes = panels(len(GAPS), len(GAPS), 6.0, 0.34 * len(order) + 1.6)
+    fig, axes = panels(len(GAPS), len(GAPS), 6.0, 0.34 * len(order) + 1.6)
     for panel, (axis, against) in enumerate(zip(axes, GAPS, strict=True)):
         for number, (way, words) in enumerate(ways.items()):
             part = whole[(whole["way"] == way) & (whole["against"] == against)].set_index("measure").reindex(order)
@@ -79,8 +79,8 @@ def figure_table(table: pd.DataFrame) -> Any:
         axis.set_ylim(len(order) - 0.4, -0.6)
         axis.set_xlim(min(-0.1, float(whole["low"].min()) - 0.05), 1.02)
         axis.set_xlabel(f"Kendall τ with the gap ({against}), 95 % interval", fontsize=9)
-    drawn.legend(*axes[0].get_legend_handles_labels(), frameon=False, fontsize=8, loc="outside upper center", ncols=4)
-    return drawn
+    fig.legend(*axes[0].get_legend_handles_labels(), frameon=False, fontsize=8, loc="outside upper center", ncols=4)
+    return fig
 
 
 def figure_gaps(grid: pd.DataFrame, names: Sequence[str], gap: str = "gap") -> Any:
@@ -88,7 +88,7 @@ def figure_gaps(grid: pd.DataFrame, names: Sequence[str], gap: str = "gap") -> A
     known = [name for name in names if name in grid and grid[name].notna().any()]
     if not known:
         return None
-    drawn, axes = panels(len(known), len(known), 4.0, 4.0)
+    fig, axes = panels(len(known), len(known), 4.0, 4.0)
     for number, (axis, name) in enumerate(zip(axes, known, strict=True)):
         shown = grid[(grid[name] > 0) & (grid[gap] > 0)]
         _scatter(axis, shown, name, gap, legend=number == 0)
@@ -98,7 +98,7 @@ def figure_gaps(grid: pd.DataFrame, names: Sequence[str], gap: str = "gap") -> A
         axis.set_title(f"{PREDICTIONS[name]}\nτ = {tau}, median ratio {ratio:.2g}", fontsize=9)
         axis.set_xlabel("predicted gap", fontsize=9)
         axis.set_ylabel(GAP_LABELS[gap] if number == 0 else "", fontsize=9)
-    return drawn
+    return fig
 
 
 def _tau(grid: pd.DataFrame, name: str, gap: str) -> str:
@@ -138,7 +138,7 @@ def _diagonal(axis: Any, x: Any, y: Any) -> None:
 
 def figure_training(grid: pd.DataFrame) -> Any:
     """Figure 2: what training data can tell and what not: Tr C/Tr F and rank_λ(F), from either set of samples."""
-    drawn, axes = panels(2, 2, 5.0, 4.2)
+    fig, axes = panels(2, 2, 5.0, 4.2)
     for number, (axis, name, label) in enumerate(
         zip(axes, ("trace_ratio", "soft_rank"), ("Tr C / Tr F", "rank_λ(F) / n"), strict=True)
     ):
@@ -163,14 +163,14 @@ def figure_training(grid: pd.DataFrame) -> Any:
         axis.set_xlabel(label, fontsize=9)
         axis.set_ylabel(GAP_LABELS["gap"] if number == 0 else "", fontsize=9)
     axes[0].legend(frameon=False, fontsize=8)
-    return drawn
+    return fig
 
 
 def figure_windows(grid: pd.DataFrame) -> Any:
     """Figure 4: τ in a moving window of half of the networks, against calibration (test) and overfitting (training)."""
     labels = {measure.column: measure.label for measure in MEASURES}
     clusters = list(grid[list(CLUSTER)].itertuples(index=False, name=None))
-    drawn, axes = panels(2, 2, 5.2, 3.8)
+    fig, axes = panels(2, 2, 5.2, 3.8)
     sides = (
         ("trace_ratio_test", "Tr C/Tr F on test data (1: calibrated; more: too sure of itself)"),
         ("trace_ratio_train", "Tr C/Tr F on training data (0: learned by heart)"),
@@ -192,7 +192,7 @@ def figure_windows(grid: pd.DataFrame) -> Any:
         axis.set_xlabel(f"{label}\nmedian of a window with half of all networks; bands: 95 % intervals", fontsize=8)
         axis.set_ylabel("Kendall τ with the gap" if number == 0 else "", fontsize=9)
     axes[0].legend(frameon=False, fontsize=8)
-    return drawn
+    return fig
 
 
 def figure_relations(grid: pd.DataFrame) -> Any:
@@ -201,7 +201,7 @@ def figure_relations(grid: pd.DataFrame) -> Any:
     None where the networks were measured without these."""
     if "size_f_apart_train" not in grid:
         return None
-    drawn, axes = panels(6, 3, 4.2, 3.3)
+    fig, axes = panels(6, 3, 4.2, 3.3)
     for row, (letter, inner, title) in enumerate((("c", "B", "Figure 5"), ("f", "Σ", "Figure 6"))):
         left, right = axes[3 * row], axes[3 * row + 1]
         whole = letter.upper()
@@ -232,7 +232,7 @@ def figure_relations(grid: pd.DataFrame) -> Any:
     axes[2].set_title("Figure 7", fontsize=9)
     axes[5].set_title("what follows from both: C against F", fontsize=9)
     axes[0].legend(frameon=False, fontsize=8)
-    return drawn
+    return fig
 
 
 def _histogram(axis: Any, values: Any, ink: str, label: str) -> None:
@@ -253,7 +253,7 @@ def figure_best(table: pd.DataFrame) -> Any:
     labels = table.drop_duplicates("measure").set_index("measure")
     names = [labels.loc[name, "label"] for name in order]
     columns = len(sets) if len(sets) > 1 else len(GAPS)
-    drawn, axes = panels(len(GAPS) * len(sets), columns, 4.6, 0.34 * len(order) + 1.2)
+    fig, axes = panels(len(GAPS) * len(sets), columns, 4.6, 0.34 * len(order) + 1.2)
     for number, (axis, (against, data)) in enumerate(zip(axes, product(GAPS, sets), strict=True)):
         for place, samples in enumerate(sizes):
             chosen = (table["against"] == against) & (table["data"] == data) & (table["samples"] == samples)
@@ -272,15 +272,15 @@ def figure_best(table: pd.DataFrame) -> Any:
         axis.set_xlim(-1.02, 1.02)
         axis.set_xlabel("Kendall τ with the gap, 95 % interval; ring: best", fontsize=8)
         axis.set_title(f"{data}, {against}", fontsize=10)
-    drawn.legend(*axes[0].get_legend_handles_labels(), frameon=False, fontsize=8, loc="outside upper center", ncols=3)
-    return drawn
+    fig.legend(*axes[0].get_legend_handles_labels(), frameon=False, fontsize=8, loc="outside upper center", ncols=3)
+    return fig
 
 
 def figure_sampling(grid: pd.DataFrame) -> Any:
     """λ̂ beside the half soft rank at its own resolution, at both temperatures; ν̂ beside TIC; WAIC beside test loss."""
     if "llc" not in grid or not grid["llc"].notna().any():
         return None
-    drawn, axes = panels(4, 4, 4.0, 4.0)
+    fig, axes = panels(4, 4, 4.0, 4.0)
     sides = (
         ("half_soft_rank_llc", "llc", "½ rank_Λ(F), Λ = γ/nβ", "λ̂ (β = 1/log n)"),
         ("half_soft_rank_llc_bayes", "llc_bayes", "½ rank_Λ(F), Λ = γ/n", "λ̂ (β = 1)"),
@@ -295,4 +295,4 @@ def figure_sampling(grid: pd.DataFrame) -> Any:
         axis.set_title(f"median of {up} / x: {middle:.2f}", fontsize=9)
         axis.set_xlabel(across, fontsize=9)
         axis.set_ylabel(up, fontsize=9)
-    return drawn
+    return fig

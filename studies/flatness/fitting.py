@@ -91,15 +91,15 @@ def cross_validated(jobs: Sequence[Network], folder: Path, seconds: float = math
     was not, `cv_stderr` the standard error of the gap over folds.
     """
     data, starts = pooled(jobs)
-    members, held = [], []
+    members, left_out = [], []
     for job in jobs:
         numbers = torch.arange(starts[job.data], starts[job.data] + job.samples)
         for fold in range(job.folds):
             out = torch.arange(job.samples) % job.folds == fold
-            held.append(numbers[out])
+            left_out.append(numbers[out])
             members.append(Member(job.seed + 1 + fold, job.lr, job.weight_decay, job.batch_size, numbers[~out]))
     population, spent = _train(jobs, members, data, folder, seconds)
-    within, without = population.evaluate(), population.evaluate(subsets=held)
+    within, without = population.evaluate(), population.evaluate(subsets=left_out)
     assert without.accuracy is not None
     rows, start = [], 0
     for job in jobs:

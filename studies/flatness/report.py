@@ -96,8 +96,8 @@ def _criterion(table: pd.DataFrame) -> list[str]:
 
 def _origin(grid: pd.DataFrame, origin: Mapping[str, Any]) -> str:
     data, small = data_and_scale(grid["data"])
-    lost = int((grid["outcome"] == "diverged").sum())
-    diverged = f" {lost} diverged." if lost else ""
+    count = int((grid["outcome"] == "diverged").sum())
+    diverged = f" {count} diverged." if count else ""
     devices = ", ".join(origin["device"])
     return f"{len(grid):,} networks on {data}, measured on {devices}.{diverged}{small}"
 

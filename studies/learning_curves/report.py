@@ -31,27 +31,27 @@ def write(table: pd.DataFrame, origin: Mapping[str, Any], folder: Path) -> Seque
 def figure(made: pd.DataFrame, table: pd.DataFrame) -> Any:
     """Above: halves of the sums that tend to 2λ, and nBg. Below: Bg and Cv of each data set at the largest n."""
     models = list(dict.fromkeys(made["model"]))
-    drawn, axes = panels(2 * len(models), len(models), width=4.3, height=3.7)
+    fig, axes = panels(2 * len(models), len(models), width=4.3, height=3.7)
     for model, above, below in zip(models, axes[: len(models)], axes[len(models) :], strict=True):
         _curves(above, made[made["model"] == model], model)
         _scatter(below, table[(table["model"] == model) & (table["beta"] == 1)], model)
-    return drawn
+    return fig
 
 
-def _curves(axes: Any, own: pd.DataFrame, model: str) -> None:
+def _curves(axes: Any, table: pd.DataFrame, model: str) -> None:
     lines = (
         ("nBg", 1.0, BAYES, "o", "n Bg", 0.95),
         (TRAINED, 0.5, TRAINING, "^", "[n(Bg + Bt) + V] / 2", 1.05),
         (SUM, 0.5, SUMS, "s", "n(Bg + Cv) / 2", 1.0),
     )
     for name, factor, colour, mark, label, nudge in lines:
-        part = own[own["quantity"] == name]
+        part = table[table["quantity"] == name]
         axes.errorbar(
             part["n"] * nudge, factor * part["mean"], 2 * factor * part["stderr"], color=colour, marker=mark,
             markersize=4, capsize=2, linewidth=1, elinewidth=0.8, label=label,
         )  # fmt: skip
     axes.axhline(exact(model), color=EXACT, linewidth=1.5, label=f"λ = {CASES[model].planted.coefficient[0]}")
-    sizes = sorted(own["n"].unique())
+    sizes = sorted(table["n"].unique())
     axes.set_xscale("log")
     axes.set_xticks(sizes, [f"{size:,}" for size in sizes], rotation=30)
     axes.minorticks_off()
@@ -63,15 +63,15 @@ def _curves(axes: Any, own: pd.DataFrame, model: str) -> None:
     axes.set_ylim(low - 0.45 * (high - low), high)
 
 
-def _scatter(axes: Any, own: pd.DataFrame, model: str) -> None:
-    n = own["samples"].max()
-    own = own[own["samples"] == n]
-    axes.scatter(own["Bg"], own["Cv"], s=14, color=BAYES, alpha=0.7, linewidths=0, label="data sets")
-    ends = np.array([own["Bg"].min(), own["Bg"].max()])
+def _scatter(axes: Any, table: pd.DataFrame, model: str) -> None:
+    n = table["samples"].max()
+    table = table[table["samples"] == n]
+    axes.scatter(table["Bg"], table["Cv"], s=14, color=BAYES, alpha=0.7, linewidths=0, label="data sets")
+    ends = np.array([table["Bg"].min(), table["Bg"].max()])
     axes.plot(ends, 2 * exact(model) - ends, color=EXACT, linewidth=1.2, label="n(Bg + Cv) = 2λ", zorder=0)
     axes.set_xlabel("n × Bayes error Bg")
     axes.set_ylabel("n × leave-one-out error Cv")
-    axes.set_title(f"n = {n:,}: correlation {_signed(own['Bg'].corr(own['Cv']))}", fontsize=10)
+    axes.set_title(f"n = {n:,}: correlation {_signed(table['Bg'].corr(table['Cv']))}", fontsize=10)
     axes.legend(frameon=False, fontsize=8)
 
 

@@ -35,9 +35,9 @@ def summary(table: pd.DataFrame) -> pd.DataFrame:
     """Every quantity at β = 1."""
     rows = []
     for (model, n), part in table[table["beta"] == 1].groupby(["model", "samples"], sort=False):
-        found = {name: _mean(of(part)) for name, of in EACH.items()}
-        found |= {name: _jackknifed(part, of) for name, of in SHAPES.items()}
-        rows += [[model, n, name, *values, len(part)] for name, values in found.items()]
+        statistics = {name: _mean(of(part)) for name, of in EACH.items()}
+        statistics |= {name: _jackknifed(part, of) for name, of in SHAPES.items()}
+        rows += [[model, n, name, *values, len(part)] for name, values in statistics.items()]
     return pd.DataFrame(rows, columns=COLUMNS)
 
 

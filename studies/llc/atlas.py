@@ -14,7 +14,7 @@ from torch import Tensor
 
 import basinscope as bs
 from basinscope.landscape import Landscape
-from basinscope.measures.llc import judged
+from basinscope.measures.llc import estimate_of
 from basinscope.measures.soft_rank import soft_rank
 from basinscope.sampling.calibration import Resolution, resolution
 from basinscope.sampling.chains import ChainLosses
@@ -154,7 +154,7 @@ def references(sampler: Sampler, centre: Cell, job: Map) -> list[Row]:
         [factor * centre.gamma for factor in job.factors],
     ):
         outcome = sampler.run(Resolution(nbeta, gamma), lambda fraction, text: None, outcome)
-        estimate = judged(sampler, outcome)
+        estimate = estimate_of(sampler, outcome)
         rows.append(
             {
                 "gamma": gamma, "nbeta": nbeta, "llc": estimate.value, "llc_stderr": estimate.stderr,

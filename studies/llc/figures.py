@@ -54,15 +54,15 @@ def draw(table: pd.DataFrame, made: Mapping[str, pd.DataFrame], folder: Path) ->
 
 def figure_truth(table: pd.DataFrame) -> Any:
     """λ̂ against λ on both axes in log, and the relative error against the number of parameters."""
-    drawn, (left, right) = panels(2, 2, 5.2, 4.2)
+    fig, (left, right) = panels(2, 2, 5.2, 4.2)
     for method, rows in table.groupby("method", sort=False):
         ink, marker, name = METHODS[str(method)]
         good = rows[rows["llc"] > 0]
         left.plot(good["exact"], good["llc"], marker, color=ink, markersize=4, alpha=0.7, label=name)
         right.plot(rows["parameters"], rows["error"], marker, color=ink, markersize=4, alpha=0.7)
-        lost = rows[rows["error"].isna()]
-        if len(lost):
-            right.plot(lost["parameters"], [-1.08] * len(lost), "v", color=ink, markersize=5)
+        missing = rows[rows["error"].isna()]
+        if len(missing):
+            right.plot(missing["parameters"], [-1.08] * len(missing), "v", color=ink, markersize=5)
     ends = [0.5 * table["exact"].min(), 2 * table["exact"].max()]
     left.plot(ends, ends, color=GREY, linewidth=0.8)
     left.set(xscale="log", yscale="log", xlabel="exact λ", ylabel="λ̂")
@@ -76,13 +76,13 @@ def figure_truth(table: pd.DataFrame) -> Any:
             axis.set_minor_formatter("")  # decades are enough
     left.tick_params(axis="x", which="minor", rotation=45, labelsize=7)
     right.set_title("bands: 5 % and 15 %; triangles at the bottom: no number", fontsize=8)
-    return drawn
+    return fig
 
 
 def figure_resolution(table: pd.DataFrame) -> Any:
     """λ_t over decades of nβ: sampled, exact, half the soft rank, and the limit λ."""
     cases = list(dict.fromkeys(table["case"]))
-    drawn, axes = panels(len(cases), 2, 4.6, 3.3)
+    fig, axes = panels(len(cases), 2, 4.6, 3.3)
     for case, axis in zip(cases, axes, strict=True):
         rungs = table[table["case"] == case].sort_values("rung")
         axis.errorbar(
@@ -98,24 +98,24 @@ def figure_resolution(table: pd.DataFrame) -> Any:
         axis.set(xscale="log", xlabel="nβ (line: n/log n)", ylabel="λ̂")
         axis.set_title(CASES.get(str(case), str(case)), fontsize=9)
         axis.legend(frameon=False, fontsize=7)
-    return drawn
+    return fig
 
 
 def figure_atlas(table: pd.DataFrame) -> Any:
     """A heat map of the relative bias for every pair of settings, the others at the calibrated choice."""
     centre = table[table["is_calibrated"]].iloc[0]
     pairs = [pair for pair in combinations(AXES, 2) if len(_plane(table, centre, *pair)) > 1]
-    drawn, axes = panels(len(pairs), 4, 3.7, 3.2)
+    fig, axes = panels(len(pairs), 4, 3.7, 3.2)
     image = None
     for (first, second), axis in zip(pairs, axes, strict=True):
         image = _map(axis, _plane(table, centre, first, second), centre, first, second)
     if image is not None:
-        drawn.colorbar(image, ax=axes, label="λ̂ of plain SGLD / reference − 1", shrink=0.6)
-    drawn.supxlabel(
+        fig.colorbar(image, ax=axes, label="λ̂ of plain SGLD / reference − 1", shrink=0.6)
+    fig.supxlabel(
         "square: the calibrated choice; hatched: biased by more than 10 % as measured; dots: as theory predicts; "
         "cross: diverged; none: no minimum at that resolution", fontsize=9,
     )  # fmt: skip
-    return drawn
+    return fig
 
 
 def _short(value: float) -> str:
@@ -145,13 +145,13 @@ def _map(axis: Any, plane: pd.DataFrame, centre: pd.Series, first: str, second: 
 
     grid = plane.pivot(index=second, columns=first, values="bias")
     foreseen = plane.pivot(index=second, columns=first, values="predicted")
-    lost = plane.pivot(index=second, columns=first, values="diverged")
+    diverged = plane.pivot(index=second, columns=first, values="diverged")
     norm = TwoSlopeNorm(0, vmin=-1, vmax=1)
     image = axis.imshow(grid.to_numpy(float), origin="lower", aspect="auto", cmap="RdBu_r", norm=norm)
     for y in range(len(grid.index)):
         for x in range(len(grid.columns)):
             value, prediction = grid.iloc[y, x], foreseen.iloc[y, x]
-            if bool(lost.iloc[y, x]):
+            if bool(diverged.iloc[y, x]):
                 axis.plot(x, y, "x", color="black")
             elif math.isfinite(value):
                 ink = "white" if abs(value) > 0.6 else "black"
@@ -184,7 +184,7 @@ def figure_entropy(table: pd.DataFrame) -> Any:
     names = {"llc_paper": "λ̂ at the end, paper's settings", "llc": "λ̂ at the end, calibrated (hollow: doubtful)"}
     ends = table[table["epoch"] == table["epoch"].max()]
     present = [name for name in names if name in ends and ends[name].notna().any()]
-    drawn, axes = panels(1 + len(present), 3, 3.8, 3.2)
+    fig, axes = panels(1 + len(present), 3, 3.8, 3.2)
     kinds = (("sgd", "SGD", OURS), ("entropy-sgd", "Entropy-SGD", THEIRS))
     for kind, name, ink in kinds:
         runs = table[table["optimizer"] == kind]
@@ -211,13 +211,13 @@ def figure_entropy(table: pd.DataFrame) -> Any:
         axis.set_xticks([0, 1], [name for _, name, _ in kinds])
         axis.set_xlim(-0.6, 1.6)
         axis.set_title(names[name], fontsize=9)
-    return drawn
+    return fig
 
 
 def figure_training(table: pd.DataFrame) -> Any:
     """λ̂ and half the soft rank through training above, losses and accuracies below."""
     cases = list(dict.fromkeys(table["case"]))
-    drawn, axes = panels(2 * len(cases), len(cases), 4.2, 2.8)
+    fig, axes = panels(2 * len(cases), len(cases), 4.2, 2.8)
     for number, case in enumerate(cases):
         rows = table[table["case"] == case].sort_values("epoch")
         above, below = axes[number], axes[len(cases) + number]
@@ -250,13 +250,13 @@ def figure_training(table: pd.DataFrame) -> Any:
             lines, [line.get_label() for line in lines], frameon=False, fontsize=7, ncol=2, loc="upper center",
             bbox_to_anchor=(0.5, -0.22),
         )  # fmt: skip
-    return drawn
+    return fig
 
 
 def figure_parts(table: pd.DataFrame) -> Any:
     """λ̂ of parts of the weights and of the data, beside half their soft rank."""
     groups = list(table.groupby(["case", "view"], sort=False))
-    drawn, axes = panels(len(groups), 2, 5.4, 3.4)
+    fig, axes = panels(len(groups), 2, 5.4, 3.4)
     for ((case, view), rows), axis in zip(groups, axes, strict=True):
         places = range(len(rows))
         ranked = rows["half_soft_rank"].notna().any()
@@ -277,4 +277,4 @@ def figure_parts(table: pd.DataFrame) -> Any:
         axis.invert_yaxis()
         axis.set_title(f"{case}, parts of the {view}", fontsize=9)
         axis.legend(frameon=False, fontsize=7)
-    return drawn
+    return fig

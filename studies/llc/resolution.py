@@ -11,7 +11,7 @@ from torch import nn
 
 from basinscope.exact import finite
 from basinscope.landscape import Landscape, watanabe_nbeta
-from basinscope.measures.llc import judged
+from basinscope.measures.llc import estimate_of
 from basinscope.measures.planting import plant
 from basinscope.measures.soft_rank import soft_rank
 from basinscope.sampling.calibration import Resolution
@@ -70,7 +70,7 @@ def descend(land: Landscape, rungs: Sequence[float], gamma: float, settings: Set
     rows = []
     for t in sorted(rungs, reverse=True):
         outcome = _rung(sampler, Resolution(t, gamma), outcome)
-        estimate = judged(sampler, outcome)
+        estimate = estimate_of(sampler, outcome)
         rows.append(
             {
                 "llc": estimate.value, "llc_stderr": estimate.stderr, "verdict": estimate.verdict,

@@ -57,10 +57,10 @@ class Llc(Study):
 
     def findings(self, results: Results) -> Sequence[Finding]:
         """The targets, each with what was found."""
-        judged = targets(tables(results.table))
+        table = targets(tables(results.table))
         return [
             Finding(row["target"], row["wanted"], row["found"], "ok" if row["met"] == "yes" else "doubtful", [])
-            for row in judged.to_dict("records")
+            for row in table.to_dict("records")
         ]
 
 

@@ -180,15 +180,15 @@ def _truth_targets(table: pd.DataFrame) -> list[Row]:
         part = table[table["method"] == method]
         if not len(part):
             continue
-        median, tail, lost = part["median"].max(), part["p95"].max(), int(part["no_number"].sum())
+        median, tail, none = part["median"].max(), part["p95"].max(), int(part["no_number"].sum())
         below = float((part["share_21_below"].fillna(0) * part["networks"]).sum() / part["networks"].sum())
         result = (
-            f"worst decade: median {median:.1%}, 95th percentile {tail:.1%}; {lost} of {int(part['networks'].sum())} "
+            f"worst decade: median {median:.1%}, 95th percentile {tail:.1%}; {none} of {int(part['networks'].sum())} "
             f"without a number; {below:.0%} below λ by more than 21 %"
         )
         if method != "published":
             wanted = "median ≤ 5 % and 95th percentile ≤ 15 % in every decade, always a number"
-            good = bool(median <= MEDIAN and tail <= TAIL and lost == 0)
+            good = bool(median <= MEDIAN and tail <= TAIL and none == 0)
             how = "without tuning" if method == "calibrated" else "minibatches alone"
             rows.append(_met(f"λ̂ of deep linear networks, {how}", wanted, result, good))
         else:
@@ -213,10 +213,10 @@ def _atlas_targets(table: pd.DataFrame) -> list[Row]:
     if not len(settings):
         return []
     measured, predicted = settings["bias"].abs() > BIASED, settings["predicted"].abs() > BIASED
-    lost = table["diverged"]
-    foreseen = lost & ~(table["predicted"].abs() <= BIASED)
+    diverged = table["diverged"]
+    foreseen = diverged & ~(table["predicted"].abs() <= BIASED)
     result = (
-        f"{int(measured.sum())} of {len(settings)} settings biased by more than 10 %, {int(lost.sum())} diverged; "
+        f"{int(measured.sum())} of {len(settings)} settings biased by more than 10 %, {int(diverged.sum())} diverged; "
         f"theory agrees on {float((measured == predicted).mean()):.0%} of them and on {int(foreseen.sum())} of those "
         f"diverged"
     )

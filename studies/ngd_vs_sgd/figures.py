@@ -47,7 +47,7 @@ def figure_sizes(table: pd.DataFrame) -> Any:
     cases = [(data, moment) for data in dict.fromkeys(table["data"]) for moment in ("end", "matched")]
     names = [name for name in MEASUREMENTS if name in set(table["measurement"])]
     networks = {network: place for place, network in enumerate(dict.fromkeys(table["network"]))}
-    drawn, axes = panels(len(cases) * len(names), len(names), 3.6, 2.9)
+    fig, axes = panels(len(cases) * len(names), len(names), 3.6, 2.9)
     for number, axis in enumerate(axes):
         (data, moment), name = cases[number // len(names)], names[number % len(names)]
         rows = table[(table["data"] == data) & (table["moment"] == moment) & (table["measurement"] == name)]
@@ -71,8 +71,8 @@ def figure_sizes(table: pd.DataFrame) -> Any:
         axis.set_xlim(-0.6, len(networks) - 0.4)
         axis.margins(y=0.2)
     axes[0].legend(frameon=False, fontsize=8)
-    drawn.supxlabel("hidden layers x width; bars are 95 %, stars mark p < 0.05 after Holm's correction", fontsize=8)
-    return drawn
+    fig.supxlabel("hidden layers x width; bars are 95 %, stars mark p < 0.05 after Holm's correction", fontsize=8)
+    return fig
 
 
 def _stars(axis: Any, rows: pd.DataFrame, places: pd.Series) -> None:
@@ -86,7 +86,7 @@ def _stars(axis: Any, rows: pd.DataFrame, places: pd.Series) -> None:
 def figure_epochs(table: pd.DataFrame) -> Any:
     """Figure 2: every series over the epochs, mean and 95 % band over seeds."""
     names = [name for name in LABELS if name in table]
-    drawn, axes = panels(len(names), 4, 3.6, 2.7)
+    fig, axes = panels(len(names), 4, 3.6, 2.7)
     for name, axis in zip(names, axes, strict=True):
         for kind, group in table.groupby("optimizer", sort=False):
             line = group[group[name].notna()].sort_values("epoch")
@@ -97,7 +97,7 @@ def figure_epochs(table: pd.DataFrame) -> Any:
             axis.set_yscale("log")
             axis.set_ylim(bottom=0.5 * table[name].min())  # bands may reach below zero
     axes[0].legend(frameon=False, fontsize=8)
-    return drawn
+    return fig
 
 
 def _band(axis: Any, x: Any, y: Any, error: Any, kind: str, label: str | None = None, **style: Any) -> None:
@@ -110,7 +110,7 @@ def _band(axis: Any, x: Any, y: Any, error: Any, kind: str, label: str | None = 
 def figure_variants(table: pd.DataFrame) -> Any:
     """Every natural gradient less SGD, in units of SGD's mean, at the end and at equal loss."""
     table = table[table["difference"].notna()] if "difference" in table else table.iloc[:0]
-    drawn, axes = panels(2, 2, 5.2, 3.4)
+    fig, axes = panels(2, 2, 5.2, 3.4)
     for axis, moment in zip(axes, ("end", "matched"), strict=True):
         rows = table[table["moment"] == moment]
         names = list(dict.fromkeys(rows["measurement"]))
@@ -131,13 +131,13 @@ def figure_variants(table: pd.DataFrame) -> Any:
         axis.set_title("end of training" if moment == "end" else "equal training loss", fontsize=9)
     if len(table):
         axes[0].legend(frameon=False, fontsize=8)
-    return drawn
+    return fig
 
 
 def figure_smoothing(table: pd.DataFrame) -> Any:
     """Figure 3: λ̂, Tr H and the training loss against α and ε, beside SGD's."""
     names = [name for name in ("llc_paper", "llc", "half_soft_rank", "hessian_trace", "train_loss") if name in table]
-    drawn, axes = panels(2 * len(names), len(names), 3.4, 2.8)
+    fig, axes = panels(2 * len(names), len(names), 3.4, 2.8)
     natural, plain = table[table["optimizer"] == "online"], table[table["optimizer"] == "sgd"]
     for number, axis in enumerate(axes):
         swept, fixed = (("alpha", "epsilon"), ("epsilon", "alpha"))[number // len(names)]
@@ -156,7 +156,7 @@ def figure_smoothing(table: pd.DataFrame) -> Any:
         axis.set_xlabel("α" if swept == "alpha" else "ε", fontsize=9)
         axis.set_title(LABELS[name], fontsize=9)
     axes[0].legend(frameon=False, fontsize=8)
-    return drawn
+    return fig
 
 
 def figure_branches(table: pd.DataFrame) -> Any:
@@ -165,7 +165,7 @@ def figure_branches(table: pd.DataFrame) -> Any:
         name for name in ("llc_paper", "hessian_trace", "train_loss", "validation_loss", "update_norm") if name in table
     ]
     trunks = list(table.groupby(["data", "lr", "trunk_epochs"], sort=False))
-    drawn, axes = panels(len(trunks) * len(names), len(names), 3.4, 2.8)
+    fig, axes = panels(len(trunks) * len(names), len(names), 3.4, 2.8)
     for row, ((data, lr, _), group) in enumerate(trunks):
         for axis, name in zip(axes[row * len(names) :], names, strict=False):
             for run in dict.fromkeys(group["run"]):
@@ -186,7 +186,7 @@ def figure_branches(table: pd.DataFrame) -> Any:
                 axis.set_yscale("log")
                 axis.set_ylim(bottom=0.5 * group[name].min())
         axes[row * len(names)].legend(frameon=False, fontsize=7)
-    return drawn
+    return fig
 
 
 def _near(axis: Any, length: float) -> None:
@@ -218,7 +218,7 @@ def figure_overfitting(table: pd.DataFrame) -> Any:
     ]
     names = [name for name in names if table[name].notna().any()]
     kinds = list(dict.fromkeys(table["optimizer"]))
-    drawn, axes = panels(len(kinds) * len(names), len(names), 3.3, 2.8)
+    fig, axes = panels(len(kinds) * len(names), len(names), 3.3, 2.8)
     for number, axis in enumerate(axes):
         kind, name = kinds[number // len(names)], names[number % len(names)]
         rows = table[table["optimizer"] == kind]
@@ -232,5 +232,5 @@ def figure_overfitting(table: pd.DataFrame) -> Any:
         _band(axis, grouped.mean().index, grouped.mean(), grouped.sem().fillna(0), kind)
         axis.set_title(f"{LABELS[name]}\n{NAMES[kind]}", fontsize=9)
         axis.set_xlabel("epoch", fontsize=8)
-    drawn.supxlabel("grey: validation loss and where it is lowest", fontsize=8)
-    return drawn
+    fig.supxlabel("grey: validation loss and where it is lowest", fontsize=8)
+    return fig

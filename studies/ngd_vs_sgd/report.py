@@ -22,7 +22,7 @@ PAPER = {
 
 def page(table: pd.DataFrame, made: Mapping[str, pd.DataFrame], origin: Mapping[str, Any]) -> str:
     """The page as Markdown."""
-    judged = claims(made)
+    answers = claims(made)
     parts = [
         "# Natural gradient against SGD: which claims survive which measurement",
         "",
@@ -38,8 +38,8 @@ def page(table: pd.DataFrame, made: Mapping[str, pd.DataFrame], origin: Mapping[
         "correlation beyond 0.8). `no`: it contradicts it. `in part`: some cases support it and none contradicts it. "
         "`undecided`: it does neither. A dash: in (ii) too few λ̂ above zero for a test, elsewhere not measured.",
         "",
-        *_summary(judged),
-        *_table(judged),
+        *_summary(answers),
+        *_table(answers),
         "",
         *_beside_the_paper(made),
         *_doubts(table),
@@ -62,19 +62,19 @@ def _origin(table: pd.DataFrame, origin: Mapping[str, Any]) -> str:
     )
 
 
-def _summary(judged: pd.DataFrame) -> list[str]:
+def _summary(table: pd.DataFrame) -> list[str]:
     """Every claim in one line for each variant and setting, with a column for each way of measuring."""
     ways = list(WAYS.values())
     lines = []
-    for (claim, variant, setting), rows in judged.groupby(["claim", "variant", "setting"], sort=False):
+    for (claim, variant, setting), rows in table.groupby(["claim", "variant", "setting"], sort=False):
         answers = dict(zip(rows["way"], rows["holds"], strict=True))
         lines.append((claim, f"{variant}; {setting}", *(answers.get(way, "–") for way in ways)))
     return ["## In short", "", *markdown_table(("claim", "NGD variant, setting", *ways), lines)]
 
 
-def _table(judged: pd.DataFrame) -> list[str]:
+def _table(table: pd.DataFrame) -> list[str]:
     lines = []
-    for (claim, paper), rows in judged.groupby(["claim", "paper"], sort=False):
+    for (claim, paper), rows in table.groupby(["claim", "paper"], sort=False):
         columns = rows[["variant", "measurement", "holds", "numbers"]].itertuples(index=False, name=None)
         lines += [f"## {claim}", "", f"Paper — {paper}.", ""]
         lines += markdown_table(("NGD variant", "measurement", "holds", "numbers"), columns)
@@ -87,11 +87,11 @@ def _beside_the_paper(made: Mapping[str, pd.DataFrame]) -> list[str]:
     for data, pairs in PAPER.items():
         theirs = "; ".join(f"{ngd} / {sgd}" for ngd, sgd in pairs)
         ours = [row for name in ("sizes", COMPARED) if name in made for row in made[name].to_dict("records")]
-        asked = {"data": data, "network": "2x256", "moment": "end", "measurement": "llc_paper"}
+        wanted = {"data": data, "network": "2x256", "moment": "end", "measurement": "llc_paper"}
         here = [
             f"{row['ngd']:.1f} / {row['sgd']:.1f} after {row['epochs']} epochs"
             for row in ours
-            if asked.items() <= row.items()
+            if wanted.items() <= row.items()
         ]
         lines.append((data, theirs, "; ".join(here) or "not run"))
     columns = ("data", "Saghir et al., 784-256-256-10, single seeds", "here")
@@ -119,6 +119,6 @@ def _doubts(table: pd.DataFrame) -> list[str]:
                 f"- The leading bias of the paper's sampler, (ε nβ/8) Tr H + (ε (nβ)²/8m) Tr C, is "
                 f"{share.median():.1%} of its λ̂ (median; at most {share.max():.1%})."
             )
-    lost = table[table["outcome"] == "diverged"].groupby(["part", "optimizer"]).size()
-    lines += [f"- Diverged: {count} rows of {part}, {kind}." for (part, kind), count in lost.items()]
+    diverged = table[table["outcome"] == "diverged"].groupby(["part", "optimizer"]).size()
+    lines += [f"- Diverged: {count} rows of {part}, {kind}." for (part, kind), count in diverged.items()]
     return [*lines, ""]

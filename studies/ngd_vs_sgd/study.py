@@ -58,12 +58,12 @@ class NgdVsSgd(Study):
         listed = []
         table = claims(tables(results.table))
         for (claim, source), rows in table.groupby(["claim", "paper"], sort=False):
-            held = [row for row in rows.to_dict("records") if row["holds"] in ("yes", "no")]
-            agreeing = sum(row["holds"] == "yes" for row in held)
+            decided = [row for row in rows.to_dict("records") if row["holds"] in ("yes", "no")]
+            agreeing = sum(row["holds"] == "yes" for row in decided)
             verdict: Literal["ok", "doubtful", "failed"] = (
-                "ok" if held and agreeing == len(held) else "doubtful" if agreeing else "failed"
+                "ok" if decided and agreeing == len(decided) else "doubtful" if agreeing else "failed"
             )
-            ours = f"holds in {agreeing} of {len(held)} measurements that decide it."
+            ours = f"holds in {agreeing} of {len(decided)} measurements that decide it."
             shown = [
                 {name: row[name] for name in ("measurement", "holds", "numbers")} for row in rows.to_dict("records")
             ]

@@ -189,8 +189,8 @@ def variants(table: pd.DataFrame) -> list[Row]:
         for moment, chosen in moments.items():
             for name in MEASUREMENTS if moment == "end" else QUICK:
                 values = [[float(row.get(name, math.nan)) for row in side] for side in zip(*chosen, strict=True)]
-                lost = {"diverged": len(pairs) - len(whole)}
-                row: Row = {**what, "variant": kind, "moment": moment, "measurement": name, **lost}
+                diverged = {"diverged": len(pairs) - len(whole)}
+                row: Row = {**what, "variant": kind, "moment": moment, "measurement": name, **diverged}
                 if values and any(map(math.isfinite, values[0])):
                     losses = [sum(r["train_loss"] for r in side) / len(side) for side in zip(*chosen, strict=True)]
                     rows.append({**row, **compared(*values), "ngd_loss": losses[0], "sgd_loss": losses[1]})

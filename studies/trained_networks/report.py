@@ -47,39 +47,39 @@ def descent(table: pd.DataFrame) -> pd.DataFrame:
 
 def census(table: pd.DataFrame) -> pd.DataFrame:
     """A row for each network, with its bound (d − k)/2 and half the rank of the Fisher matrix."""
-    own = table[table["part"] == "census"].copy()
-    own["network"] = ["–".join(map(str, (64, *widths, CLASSES))) for widths in own["architecture"]]
-    own["bound"] = (own["parameters"] - own["proved"]) / 2
+    rows = table[table["part"] == "census"].copy()
+    rows["network"] = ["–".join(map(str, (64, *widths, CLASSES))) for widths in rows["architecture"]]
+    rows["bound"] = (rows["parameters"] - rows["proved"]) / 2
     columns = [
         "network", "seed", "parameters", "accuracy", "idle", "rescaling", "proved", "null", "bound", "llc",
         "llc_stderr", "verdict", "half_soft_rank",
     ]  # fmt: skip
     whole = dict.fromkeys(("seed", "parameters", "idle", "rescaling", "proved", "null"), int)
-    return own[columns].astype(whole).reset_index(drop=True)
+    return rows[columns].astype(whole).reset_index(drop=True)
 
 
 def figure(made: Mapping[str, pd.DataFrame], samples: int) -> Any:
     """Losses and effective dimension over width; λ̂ of the census over its bound."""
-    drawn, (left, middle, right) = panels(3, 3, width=4.4, height=3.9)
-    own = made["descent"]
+    fig, (left, middle, right) = panels(3, 3, width=4.4, height=3.9)
+    rows = made["descent"]
     for axes in (left, middle):
         axes.axvline(samples * CLASSES, color=LINE, linewidth=1.0, linestyle=":", label="weights = outputs × samples")
         axes.set(xscale="log", xlabel="weights of the network")
         axes.set_xticks(TICKS, [f"{tick:,}" for tick in TICKS])
         axes.minorticks_off()
     for name, colour, words in (("test_loss", POINT, "new digits"), ("train_loss", BULK, "training data")):
-        left.errorbar(own["parameters"], own[name], 2 * own[f"{name}_stderr"], color=colour, marker="o", markersize=4,
-                      capsize=2, linewidth=1.2, label=words)  # fmt: skip
+        left.errorbar(rows["parameters"], rows[name], 2 * rows[f"{name}_stderr"], color=colour, marker="o",
+                      markersize=4, capsize=2, linewidth=1.2, label=words)  # fmt: skip
     left.set_ylabel("half the squared error")
     for name, colour, words in (
         ("llc", POINT, "λ̂"), ("basin", BULK, "basin"), ("half_soft_rank", RANK, "½ soft rank of F"),
     ):  # fmt: skip
-        middle.errorbar(own["parameters"], own[name], 2 * own[f"{name}_stderr"], color=colour, marker="s", markersize=4,
-                        capsize=2, linewidth=1.2, label=words)  # fmt: skip
+        middle.errorbar(rows["parameters"], rows[name], 2 * rows[f"{name}_stderr"], color=colour, marker="s",
+                        markersize=4, capsize=2, linewidth=1.2, label=words)  # fmt: skip
     middle.set(ylabel="effective dimension", ylim=(0, None))
     for axes in (left, middle):
         axes.legend(frameon=False, fontsize=8, loc="upper left")
-    left.set_ylim(0, 1.35 * float((own["test_loss"] + 2 * own["test_loss_stderr"].fillna(0)).max()))
+    left.set_ylim(0, 1.35 * float((rows["test_loss"] + 2 * rows["test_loss_stderr"].fillna(0)).max()))
     bounds = made["census"]
     ends = np.array([0, 1.1 * bounds["bound"].max()])
     right.plot(ends, ends, color=LINE, linewidth=1.5, label="(d − k)/2")
@@ -89,12 +89,12 @@ def figure(made: Mapping[str, pd.DataFrame], samples: int) -> Any:
                   label="½ soft rank of F")  # fmt: skip
     right.set(xlabel="(d − k)/2", ylabel="effective dimension")
     right.legend(frameon=False, fontsize=8)
-    return drawn
+    return fig
 
 
 def page(made: Mapping[str, pd.DataFrame], origin: Mapping[str, Any]) -> str:
     """`README.md`."""
-    settings, own, bounds = origin["settings"], made["descent"], made["census"]
+    settings, descent, bounds = origin["settings"], made["descent"], made["census"]
     return "\n".join([
         "# Null directions and double descent of trained ReLU networks", "",
         answer(made, settings["samples"]), "",
@@ -114,7 +114,7 @@ def page(made: Mapping[str, pd.DataFrame], origin: Mapping[str, Any]) -> str:
             f"| {row['width']} | {row['parameters']:,} | {row['train_loss']:.3f} | {_with(row, 'test_loss', 3)} | "
             f"{row['test_error']:.0%} | {_with(row, 'llc', 1)} | {_with(row, 'basin', 1)} | "
             f"{_with(row, 'half_soft_rank', 1)} | {row['at_minimum']} | {row['sound']} of {row['networks']} |"
-            for row in own.to_dict("records")
+            for row in descent.to_dict("records")
         ), "",
         "## A census of null directions", "",
         f"Classifiers trained on all digits, and then measured on {settings['census_samples']} of them as their own "
@@ -146,12 +146,12 @@ def page(made: Mapping[str, pd.DataFrame], origin: Mapping[str, Any]) -> str:
 
 def answer(made: Mapping[str, pd.DataFrame], samples: int) -> str:
     """The first line: where the loss on new data has its peak, what λ̂ does there, and whether the bound holds."""
-    own, bounds = made["descent"], made["census"]
+    descent, bounds = made["descent"], made["census"]
     said = []
-    if len(own):
-        peak, end = own.loc[own["test_loss"].idxmax()], own.iloc[-1]
-        inner = own.index[0] < peak.name < own.index[-1]
-        rising = bool((own["llc"].diff().dropna() > 0).all())
+    if len(descent):
+        peak, end = descent.loc[descent["test_loss"].idxmax()], descent.iloc[-1]
+        inner = descent.index[0] < peak.name < descent.index[-1]
+        rising = bool((descent["llc"].diff().dropna() > 0).all())
         shape = (
             f"has a peak of {peak['test_loss']:.2f} at {peak['parameters']:,.0f} weights and falls to "
             f"{end['test_loss']:.2f} at {end['parameters']:,.0f}"
@@ -161,16 +161,16 @@ def answer(made: Mapping[str, pd.DataFrame], samples: int) -> str:
         course = "rises throughout" if rising else "does not rise throughout"
         said.append(
             f"Over width the loss on new digits {shape}, with {samples * CLASSES:,} outputs to fit, while λ̂ {course}, "
-            f"from {own['llc'].iloc[0]:.1f} to {own['llc'].iloc[-1]:.1f}"
+            f"from {descent['llc'].iloc[0]:.1f} to {descent['llc'].iloc[-1]:.1f}"
         )
     if len(bounds):
-        kept = int((bounds["llc"] <= bounds["bound"] + 2 * bounds["llc_stderr"]).sum())
+        good = int((bounds["llc"] <= bounds["bound"] + 2 * bounds["llc_stderr"]).sum())
         singular = int((bounds["null"] > 0).sum())
         sound = bounds["verdict"] == "ok"
         said.append(
             f"{singular} of {len(bounds)} trained classifiers have null directions ({bounds['null'].min()} to "
             f"{bounds['null'].max()}, of which {bounds['proved'].min()} to {bounds['proved'].max()} are proved), and "
-            f"λ̂ keeps to (d − k)/2 within two standard errors in {kept} ({int(sound.sum())} of the λ̂ pass their checks)"
+            f"λ̂ keeps to (d − k)/2 within two standard errors in {good} ({int(sound.sum())} of the λ̂ pass their checks)"
         )
     return "; ".join(said) + "."
 

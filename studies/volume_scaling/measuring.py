@@ -45,5 +45,5 @@ def energy(name: str, nbeta: float, acceptance: float, seed: int) -> Row:
     losses = ChainLosses(land)
     run = nuts(local_density(losses, nbeta, 1.0), torch.zeros(2), draws=1500, acceptance=acceptance, seed=seed)
     excess = losses.excess(torch.as_tensor(run.draws.reshape(-1, 2))).numpy().reshape(4, -1)
-    found = summarize(nbeta * excess, (nbeta * excess) ** 2, 1)
-    return {"mean": found.mean, "stderr": found.stderr, "divergences": int(run.divergences.sum())}
+    summary = summarize(nbeta * excess, (nbeta * excess) ** 2, 1)
+    return {"mean": summary.mean, "stderr": summary.stderr, "divergences": int(run.divergences.sum())}

@@ -55,7 +55,7 @@ def sampler_table(table: pd.DataFrame) -> pd.DataFrame:
 def figure(table: pd.DataFrame) -> Any:
     """The local exponents of all landscapes, beside the fitted ones."""
     parts = table[table["part"] == "volumes"].groupby("landscape", sort=False)
-    drawn, every = panels(len(parts), 3, width=4.0, height=3.5)
+    fig, every = panels(len(parts), 3, width=4.0, height=3.5)
     for axes, (name, levels) in zip(every, parts, strict=True):
         (value, theta), last = CASES[str(name)].coefficient, levels.iloc[-1]
         columns = ("levels", "log_volume", "step_stderr")
@@ -64,7 +64,7 @@ def figure(table: pd.DataFrame) -> Any:
         axes.axhline(float(value), color=POINT, linewidth=1, linestyle=":", label="λ", zorder=0)
         draw_exponents(axes, VolumeScaling("llc", last["llc"], last["stderr"], diagnostics={**ladder, **fit}))
         axes.set_title(f"{name}\nλ̂ = {last['llc']:.3f} ± {last['stderr']:.3f},  λ = {value},  θ = {theta}", fontsize=10)
-    return drawn
+    return fig
 
 
 def page(made: Mapping[str, pd.DataFrame], origin: Mapping[str, Any]) -> str:
@@ -121,10 +121,10 @@ def answer(volumes: pd.DataFrame, samplers: pd.DataFrame) -> str:
             f"The exponent of V(ε) is λ to within {abs(worst['relative_error']):.1%} on {len(volumes)} landscapes (the "
             f"largest error: {worst['landscape']}, {worst['llc']:.3f} for {worst['exact']:.3f})"
         )
-    for words, own in samplers.groupby(_family(samplers)) if len(samplers) else ():
-        counted = f", with {own['divergences'].sum()} divergences" if own["divergences"].sum() else ""
+    for words, means in samplers.groupby(_family(samplers)) if len(samplers) else ():
+        counted = f", with {means['divergences'].sum()} divergences" if means["divergences"].sum() else ""
         said.append(
-            f"{words} finds {len(own)} exact means to within {own['off'].abs().max():.1f} standard errors{counted}"
+            f"{words} finds {len(means)} exact means to within {means['off'].abs().max():.1f} standard errors{counted}"
         )
     return ". ".join(said) + "."
 

@@ -96,9 +96,9 @@ def integrated(size: int, counts: Array, beta: float, gamma: float, shift: float
         total += each[sets[:, column]]
     log_probabilities = np.log(total)
     log_joint = log_prior + beta * log_probabilities @ counts
-    kept = log_joint > log_joint.max() + math.log(NEGLIGIBLE)
-    shares = np.exp(log_joint[kept] - logsumexp(log_joint[kept]))
-    return Posterior(points[sets[kept]], log_probabilities[kept], shares, float(logsumexp(log_joint)))
+    considered = log_joint > log_joint.max() + math.log(NEGLIGIBLE)
+    shares = np.exp(log_joint[considered] - logsumexp(log_joint[considered]))
+    return Posterior(points[sets[considered]], log_probabilities[considered], shares, float(logsumexp(log_joint)))
 
 
 def candidate(
@@ -150,8 +150,8 @@ def scores(means: Array) -> Array:
 
 def maximum(means: Array, counts: Array, gamma: float) -> dict[str, float]:
     """AIC, TIC and BIC at the fit."""
-    n, size, slopes, own = counts.sum(), len(means), scores(means), components(means).mean(0)
-    loss = -float(np.log(own) @ counts)
-    fisher = n * (slopes.T * own) @ slopes + gamma * np.eye(size)
+    n, size, slopes, mixture = counts.sum(), len(means), scores(means), components(means).mean(0)
+    loss = -float(np.log(mixture) @ counts)
+    fisher = n * (slopes.T * mixture) @ slopes + gamma * np.eye(size)
     penalty = float(np.trace(np.linalg.solve(fisher, (slopes.T * counts) @ slopes)))
     return {"aic": loss + size, "tic": loss + penalty, "bic": loss + 0.5 * size * math.log(n)}

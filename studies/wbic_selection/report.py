@@ -35,26 +35,26 @@ def write(table: pd.DataFrame, origin: Mapping[str, Any], folder: Path) -> Seque
 def figure(made: pd.DataFrame) -> Any:
     """Above: the regret of every criterion over n. Below: sizes chosen at the largest n."""
     truths = list(dict.fromkeys(made["truth"]))
-    drawn, axes = panels(2 * len(truths), len(truths), width=3.9, height=3.6)
+    fig, axes = panels(2 * len(truths), len(truths), width=3.9, height=3.6)
     for name, above, below in zip(truths, axes[: len(truths)], axes[len(truths) :], strict=True):
-        own = made[made["truth"] == name]
-        _regrets(above, own)
-        _chosen(below, own[own["n"] == own["n"].max()], TRUTHS[name].size)
+        rows = made[made["truth"] == name]
+        _regrets(above, rows)
+        _chosen(below, rows[rows["n"] == rows["n"].max()], TRUTHS[name].size)
         above.set_title(TRUTHS[name].title, fontsize=10)
     axes[0].set_ylabel("regret (bars: 2 standard errors)")
-    drawn.legend(*axes[0].get_legend_handles_labels(), frameon=False, fontsize=9, ncols=8, loc="outside upper center")
-    drawn.legend(*axes[-1].get_legend_handles_labels(), frameon=False, fontsize=9, ncols=4, loc="outside lower center")
-    return drawn
+    fig.legend(*axes[0].get_legend_handles_labels(), frameon=False, fontsize=9, ncols=8, loc="outside upper center")
+    fig.legend(*axes[-1].get_legend_handles_labels(), frameon=False, fontsize=9, ncols=4, loc="outside lower center")
+    return fig
 
 
-def _regrets(axes: Any, own: pd.DataFrame) -> None:
+def _regrets(axes: Any, table: pd.DataFrame) -> None:
     for number, name in enumerate(NAMES):
-        line = own[own["criterion"] == name]
+        line = table[table["criterion"] == name]
         axes.errorbar(
             line["n"] * 1.05 ** (number - 3.5), line["regret"], 2 * line["regret_stderr"], color=COLOURS[name],
             marker="o", markersize=4, linewidth=1, elinewidth=0.8, capsize=2, label=NAMES[name],
         )  # fmt: skip
-    sizes = sorted(own["n"].unique())
+    sizes = sorted(table["n"].unique())
     axes.set_xscale("log")
     axes.set_xticks(sizes, [f"{size:,}" for size in sizes])
     axes.minorticks_off()
@@ -62,19 +62,19 @@ def _regrets(axes: Any, own: pd.DataFrame) -> None:
     axes.set_xlabel("samples n")
 
 
-def _chosen(axes: Any, own: pd.DataFrame, true: int | None) -> None:
-    own = own[own["criterion"] != LARGEST]
-    left = np.zeros(len(own))
-    labels = [NAMES[name] for name in own["criterion"]]
+def _chosen(axes: Any, table: pd.DataFrame, true: int | None) -> None:
+    table = table[table["criterion"] != LARGEST]
+    left = np.zeros(len(table))
+    labels = [NAMES[name] for name in table["criterion"]]
     for size, shade in zip(SIZES, SHADES, strict=True):
-        share = own[f"size_{size}"].to_numpy()
+        share = table[f"size_{size}"].to_numpy()
         edge = {"edgecolor": "#b2182b", "linewidth": 1.5} if size == true else {"edgecolor": "white", "linewidth": 0.5}
         axes.barh(labels, share, left=left, color=shade, label=f"size {size}", zorder=3 if size == true else 2, **edge)
         left += share
     axes.invert_yaxis()
     axes.set_xlim(0, 1)
     axes.set_xlabel("share of data sets" + (" (red: the true size)" if true else ""))
-    axes.set_title(f"sizes chosen at n = {own['n'].iloc[0]:,}", fontsize=10)
+    axes.set_title(f"sizes chosen at n = {table['n'].iloc[0]:,}", fontsize=10)
 
 
 def page(table: pd.DataFrame, made: pd.DataFrame, origin: Mapping[str, Any]) -> str:

@@ -66,10 +66,10 @@ def tempered(model: Tempered, stops: Sequence[float], particles: int, rng: np.ra
 
 def _next(evidence: Callable[[float], Array], beta: float, stop: float) -> tuple[float, Array]:
     """The furthest temperature that leaves enough particles effective, and log weights of the step there."""
-    own = evidence(beta)
+    current = evidence(beta)
 
     def step(to: float) -> tuple[Array, float]:
-        gain = evidence(to) - own
+        gain = evidence(to) - current
         return gain, math.exp(2 * float(logsumexp(gain)) - float(logsumexp(2 * gain))) / len(gain)
 
     gain, share = step(stop)

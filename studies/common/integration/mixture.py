@@ -72,5 +72,5 @@ def posterior(nodes: Array, log_prior: Array, x: Array, beta: float) -> tuple[Mi
     table = log_density(nodes, REACH * _PLACES)
     log_joint = log_prior + beta * table @ interpolation(x[:, 0]).sum(0)
     log_joint -= logsumexp(log_joint)
-    kept = log_joint > log_joint.max() + math.log(NEGLIGIBLE)
-    return Mixtures(table[kept], log_joint[kept] - logsumexp(log_joint[kept])), np.exp(log_joint)
+    considered = log_joint > log_joint.max() + math.log(NEGLIGIBLE)
+    return Mixtures(table[considered], log_joint[considered] - logsumexp(log_joint[considered])), np.exp(log_joint)
