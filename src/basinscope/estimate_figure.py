@@ -47,21 +47,21 @@ def figure(estimate: Drawable) -> Any:
 
 
 def _drawings(estimate: Drawable) -> Iterator[Callable[[Any], None]]:
-    seen = estimate.diagnostics
-    if _filled(seen.get("trace")):
+    facts = estimate.diagnostics
+    if _filled(facts.get("trace")):
         yield lambda axes: draw_chains(axes, estimate)
-    if seen.get("gamma_slope") is not None and math.isfinite(estimate.value):
+    if facts.get("gamma_slope") is not None and math.isfinite(estimate.value):
         yield lambda axes: draw_slope(axes, estimate)
-    if len(seen.get("by_step_size") or ()) > 1:
+    if len(facts.get("by_step_size") or ()) > 1:
         yield lambda axes: draw_steps(axes, estimate)
-    if _filled(seen.get("ladder")):
-        yield lambda axes: draw_ladder(axes, seen)
-    pointwise = seen.get("pointwise") or {}
+    if _filled(facts.get("ladder")):
+        yield lambda axes: draw_ladder(axes, facts)
+    pointwise = facts.get("pointwise") or {}
     if _filled(pointwise.get(estimate.name)):
         yield lambda axes: draw_terms(axes, estimate)
     if _filled(pointwise.get("shape")):
-        yield lambda axes: draw_shapes(axes, seen)
-    if not _filled(seen.get("trace")) and not _filled(seen.get("ladder")) and math.isfinite(estimate.value):
+        yield lambda axes: draw_shapes(axes, facts)
+    if not _filled(facts.get("trace")) and not _filled(facts.get("ladder")) and math.isfinite(estimate.value):
         yield lambda axes: draw_value(axes, estimate)
 
 
@@ -71,21 +71,21 @@ def _filled(values: Any) -> bool:
 
 def _coefficient(estimate: Drawable) -> tuple[float, float]:
     """λ̂ and its standard error, of itself or of the WBIC that is made of it."""
-    seen = estimate.diagnostics
-    return (seen["llc"], seen["llc_stderr"]) if estimate.name == "wbic" else (estimate.value, estimate.stderr)
+    facts = estimate.diagnostics
+    return (facts["llc"], facts["llc_stderr"]) if estimate.name == "wbic" else (estimate.value, estimate.stderr)
 
 
 def draw_chains(axes: Any, estimate: Drawable) -> None:
     """Every chain and the mean of all; of λ̂ with burn-in, and the value ± 2 standard errors."""
-    seen = estimate.diagnostics
-    rows = np.asarray(seen["trace"], dtype=float)
-    draws = seen.get("draws", rows.shape[1])
+    facts = estimate.diagnostics
+    rows = np.asarray(facts["trace"], dtype=float)
+    draws = facts.get("draws", rows.shape[1])
     x = (np.arange(rows.shape[1]) + 0.5) * draws / rows.shape[1]
     axes.plot(x, rows.T, color=BULK, linewidth=0.5, alpha=max(0.15, 1.5 / len(rows)))
     axes.plot(x, rows.mean(0), color=POINT, linewidth=1.5, label=f"mean of {len(rows)} chains")
-    if "gamma_slope" in seen:
+    if "gamma_slope" in facts:
         value, stderr = _coefficient(estimate)
-        axes.axvspan(0, seen["burn_in"], color=BULK, alpha=0.1, linewidth=0, label="burn-in")
+        axes.axvspan(0, facts["burn_in"], color=BULK, alpha=0.1, linewidth=0, label="burn-in")
         axes.axhspan(value - 2 * stderr, value + 2 * stderr, color=LINE, alpha=0.2, linewidth=0)
         axes.axhline(value, color=LINE, linewidth=1.5, label="λ̂ ± 2 standard errors")
         axes.set_ylabel("nβ (Lₙ(w) − Lₙ(w*))")
@@ -100,19 +100,19 @@ def draw_chains(axes: Any, estimate: Drawable) -> None:
 
 def draw_slope(axes: Any, estimate: Drawable) -> None:
     """λ̂ over γ as far as the draws at its own γ tell: the tangent in log γ, with ± 2 standard errors."""
-    seen = estimate.diagnostics
+    facts = estimate.diagnostics
     value, stderr = _coefficient(estimate)
-    gammas = seen["gamma"] * np.geomspace(1 / _SPAN, _SPAN, 61)
-    logs = np.log(gammas / seen["gamma"])
-    line, half = value + seen["gamma_slope"] * logs, 2 * np.hypot(stderr, seen["gamma_slope_stderr"] * logs)
+    gammas = facts["gamma"] * np.geomspace(1 / _SPAN, _SPAN, 61)
+    logs = np.log(gammas / facts["gamma"])
+    line, half = value + facts["gamma_slope"] * logs, 2 * np.hypot(stderr, facts["gamma_slope_stderr"] * logs)
     axes.fill_between(gammas, line - half, line + half, color=LINE, alpha=0.15, linewidth=0)
     axes.plot(gammas, line, color=LINE, linewidth=1.5, label="tangent ± 2 standard errors")
-    axes.errorbar([seen["gamma"]], [value], [2 * stderr], color=POINT, marker="o", markersize=4, capsize=2, label="λ̂")
-    if seen.get("half_soft_rank") is not None:
-        axes.plot([seen["gamma"]], [seen["half_soft_rank"]], "x", color=INK, markersize=6, label="½ soft rank")
+    axes.errorbar([facts["gamma"]], [value], [2 * stderr], color=POINT, marker="o", markersize=4, capsize=2, label="λ̂")
+    if facts.get("half_soft_rank") is not None:
+        axes.plot([facts["gamma"]], [facts["half_soft_rank"]], "x", color=INK, markersize=6, label="½ soft rank")
     axes.set_xscale("log")
     axes.set_xticks([], minor=True)
-    ticks = seen["gamma"] * np.array([1 / _SPAN, 1, _SPAN])
+    ticks = facts["gamma"] * np.array([1 / _SPAN, 1, _SPAN])
     axes.set_xticks(ticks, [f"{tick:.3g}" for tick in ticks])
     axes.set_xlabel("localisation γ")
     axes.set_ylabel("λ̂")
@@ -130,9 +130,9 @@ def draw_steps(axes: Any, estimate: Drawable) -> None:
     axes.legend(frameon=False, fontsize=8)
 
 
-def draw_ladder(axes: Any, seen: Mapping[str, Any]) -> None:
+def draw_ladder(axes: Any, facts: Mapping[str, Any]) -> None:
     """Mean energy at every inverse temperature, ± 2 standard errors: the free energy is the area below."""
-    betas, means, stderrs = np.array(seen["ladder"], dtype=float).T
+    betas, means, stderrs = np.array(facts["ladder"], dtype=float).T
     axes.errorbar(
         betas, means, 2 * stderrs, color=POINT, marker="o", markersize=3, linewidth=0.8, capsize=2,
         label="E[nLₙ] ± 2 standard errors",
@@ -155,11 +155,11 @@ def draw_terms(axes: Any, estimate: Drawable) -> None:
     axes.set_ylabel("samples")
 
 
-def draw_shapes(axes: Any, seen: Mapping[str, Any]) -> None:
+def draw_shapes(axes: Any, facts: Mapping[str, Any]) -> None:
     """Pareto shapes k̂ of the samples in order, and the limit up to which a mean of their weights is reliable."""
-    shapes = np.sort(np.asarray(seen["pointwise"]["shape"], dtype=float))[::-1]
+    shapes = np.sort(np.asarray(facts["pointwise"]["shape"], dtype=float))[::-1]
     axes.plot(np.arange(1, len(shapes) + 1), shapes, ".", color=POINT, markersize=3)
-    axes.axhline(seen["reliable_shape"], color=LINE, linewidth=1.5, label="reliable up to here")
+    axes.axhline(facts["reliable_shape"], color=LINE, linewidth=1.5, label="reliable up to here")
     axes.set_xlabel("sample, in order of k̂")
     axes.set_ylabel("Pareto shape k̂")
     axes.legend(frameon=False, fontsize=8)

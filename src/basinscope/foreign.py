@@ -60,13 +60,13 @@ def arrays(path: str | os.PathLike[str]) -> dict[str, NDArray[Any]]:
 
     try:
         with opened(path) as file, np.load(file, allow_pickle=False) as archive:
-            found = {name: archive[name] for name in archive.files}
+            by_name = {name: archive[name] for name in archive.files}
     except Exception as error:  # NumPy's reader of headers tells of damage in a dozen ways
         raise ValueError(str(error)[:200] or type(error).__name__) from error
-    odd = next((name for name, value in found.items() if not isinstance(value, np.ndarray)), None)
+    odd = next((name for name, value in by_name.items() if not isinstance(value, np.ndarray)), None)
     if odd is not None:
         raise ValueError(f"{odd!r} is no array")
-    return found
+    return by_name
 
 
 def _refused(name: str) -> NoReturn:

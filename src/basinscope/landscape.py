@@ -280,8 +280,8 @@ class Landscape:
         if kind is not None and kind not in KINDS:
             raise InputError(f"kind must be one of {', '.join(KINDS)}, got {kind!r}")
         sliced = {piece.parameter: self._frozen[piece.parameter] for piece in self._slices.values()}
-        found = parts_of(self._skeleton, {**self.parameters, **sliced}, self._slices.values())
-        return tuple(part for part in found if kind in (None, part.kind))
+        parts = parts_of(self._skeleton, {**self.parameters, **sliced}, self._slices.values())
+        return tuple(part for part in parts if kind in (None, part.kind))
 
     def subset(self, indices: Tensor | Sequence[int] | slice) -> Landscape:
         """The same landscape on part of the data.

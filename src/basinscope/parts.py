@@ -57,14 +57,14 @@ def parts_of(module: nn.Module, parameters: Mapping[str, Tensor], slices: Iterab
         parameters: its free parameters by name; a part none of whose parameters is free is left out.
         slices: of those parameters that are free in part, what is.
     """
-    found = [(name, heads) for name, each in module.named_modules() if (heads := _heads(each)) is not None]
-    if not found:
+    attentions = [(name, heads) for name, each in module.named_modules() if (heads := _heads(each)) is not None]
+    if not attentions:
         return ()
-    blocks = _blocks([name for name, _ in found])
+    blocks = _blocks([name for name, _ in attentions])
     build = _Builder(parameters, {piece.parameter: piece for piece in slices})
     outside = [name for name in parameters if not any(name.startswith(f"{block}.") for block in blocks)]
     _embeddings(build, module, outside)
-    for number, (block, (path, heads)) in enumerate(zip(blocks, found, strict=True)):
+    for number, (block, (path, heads)) in enumerate(zip(blocks, attentions, strict=True)):
         _layer(build, number, block, path, heads)
     _last(build, module, outside)
     return tuple(build.parts)
@@ -88,11 +88,11 @@ class _Builder:
 
     def _free(self, piece: Piece) -> Piece | None:
         """What is free of a piece, if anything is."""
-        held = self._slices.get(piece.parameter)
-        if piece.parameter not in self.parameters or held is None or held.index is None:
+        free = self._slices.get(piece.parameter)
+        if piece.parameter not in self.parameters or free is None or free.index is None:
             return piece if piece.parameter in self.parameters else None
-        index = held.index if piece.index is None else held.index[torch.isin(held.index.cpu(), piece.index.cpu())]
-        return Piece(piece.parameter, held.axis, index) if len(index) else None
+        index = free.index if piece.index is None else free.index[torch.isin(free.index.cpu(), piece.index.cpu())]
+        return Piece(piece.parameter, free.axis, index) if len(index) else None
 
     def _size(self, piece: Piece) -> int:
         whole = self.parameters[piece.parameter]
@@ -189,8 +189,8 @@ class _Heads:
 
     def head(self, number: int, path: str) -> Iterator[Piece]:
         """A head: its queries and outputs, and keys and values where no other head has these."""
-        own = self.query(number) + (self.key(number) if self.groups == self.count else [])
-        return _merged(own, path)
+        pieces = self.query(number) + (self.key(number) if self.groups == self.count else [])
+        return _merged(pieces, path)
 
     def group(self, number: int, path: str) -> Iterator[Piece]:
         """The heads that share keys and values, with these."""
@@ -204,9 +204,9 @@ def _merged(pieces: list[Piece], path: str) -> Iterator[Piece]:
     by_name: dict[str, list[Piece]] = {}
     for piece in pieces:
         by_name.setdefault(piece.parameter, []).append(piece)
-    for name, own in by_name.items():
-        index = torch.cat([piece.index for piece in own if piece.index is not None])
-        yield Piece(f"{path}.{name}", own[0].axis, index.unique())
+    for name, group in by_name.items():
+        index = torch.cat([piece.index for piece in group if piece.index is not None])
+        yield Piece(f"{path}.{name}", group[0].axis, index.unique())
 
 
 def _span(start: int, size: int) -> Tensor:
@@ -215,8 +215,8 @@ def _span(start: int, size: int) -> Tensor:
 
 def _heads(module: nn.Module) -> _Heads | None:
     """How the heads of an attention lie in its weights; None for another module."""
-    for known in (_gpt2, _neox, _separate, _lens, _multihead, _own):
-        heads = known(module)
+    for reader in (_gpt2, _neox, _separate, _lens, _multihead, _own):
+        heads = reader(module)
         if heads is not None:
             return heads
     return None
@@ -235,12 +235,12 @@ def _gpt2(module: nn.Module) -> _Heads | None:
     if _width(module, "c_attn") is None or not isinstance(count, int) or not isinstance(size, int):
         return None
 
-    def own(head: int) -> list[Piece]:
+    def pieces_of(head: int) -> list[Piece]:
         joint = torch.cat([_span(block * count + head, size) for block in range(3)])
         outputs = Piece("c_proj.weight", 0, _span(head, size))
         return [Piece("c_attn.weight", 1, joint), Piece("c_attn.bias", 0, joint), outputs]
 
-    return _Heads(count, count, own, lambda _: [])
+    return _Heads(count, count, pieces_of, lambda _: [])
 
 
 def _neox(module: nn.Module) -> _Heads | None:
@@ -250,11 +250,11 @@ def _neox(module: nn.Module) -> _Heads | None:
         return None
     count = width // (3 * size)
 
-    def own(head: int) -> list[Piece]:
+    def pieces_of(head: int) -> list[Piece]:
         joint, outputs = _span(head, 3 * size), Piece("dense.weight", 1, _span(head, size))
         return [Piece("query_key_value.weight", 0, joint), Piece("query_key_value.bias", 0, joint), outputs]
 
-    return _Heads(count, count, own, lambda _: [])
+    return _Heads(count, count, pieces_of, lambda _: [])
 
 
 def _separate(module: nn.Module) -> _Heads | None:
@@ -311,11 +311,11 @@ def _own(module: nn.Module) -> _Heads | None:
 
 
 def _joint_rows(weight: str, bias: str, output: str, count: int, size: int) -> Callable[[int], list[Piece]]:
-    def own(head: int) -> list[Piece]:
+    def pieces_of(head: int) -> list[Piece]:
         joint = torch.cat([_span(block * count + head, size) for block in range(3)])
         return [Piece(weight, 0, joint), Piece(bias, 0, joint), Piece(output, 1, _span(head, size))]
 
-    return own
+    return pieces_of
 
 
 def _none(_: int) -> list[Piece]:

@@ -27,10 +27,10 @@ def chosen(patterns: Sequence[str], parameters: Parameters, parts: Sequence[Part
         raise InputError(f"patterns of parameter names must be text, got {patterns}")
     pieces: list[Piece] = []
     for pattern in patterns:
-        own = [Piece(name) for name in parameters if fnmatch.fnmatchcase(name, pattern)]
-        named = [part for part in parts if fnmatch.fnmatchcase(part.name, plain_name(pattern))]
-        pieces += own or [piece for part in named for piece in part.pieces]
-        if not own and not named and any(character.isdigit() for character in pattern) and " " in pattern.strip():
+        tensors = [Piece(name) for name in parameters if fnmatch.fnmatchcase(name, pattern)]
+        by_part = [part for part in parts if fnmatch.fnmatchcase(part.name, plain_name(pattern))]
+        pieces += tensors or [piece for part in by_part for piece in part.pieces]
+        if not tensors and not by_part and any(character.isdigit() for character in pattern) and " " in pattern.strip():
             raise InputError(_unknown((pattern,), parameters, parts))
     if not pieces:
         raise InputError(_unknown(patterns, parameters, parts))
@@ -38,10 +38,10 @@ def chosen(patterns: Sequence[str], parameters: Parameters, parts: Sequence[Part
 
 
 def _unknown(patterns: Sequence[str], parameters: Parameters, parts: Sequence[Part]) -> str:
-    wanted = patterns[0] if patterns else ""
-    near = difflib.get_close_matches(wanted, parameters, n=3, cutoff=0)
-    known = difflib.get_close_matches(plain_name(wanted), [part.name for part in parts], n=3, cutoff=0)
-    also = f", and parts like {known}: land.parts() lists them" if known else ""
+    pattern = patterns[0] if patterns else ""
+    near = difflib.get_close_matches(pattern, parameters, n=3, cutoff=0)
+    alike = difflib.get_close_matches(plain_name(pattern), [part.name for part in parts], n=3, cutoff=0)
+    also = f", and parts like {alike}: land.parts() lists them" if alike else ""
     return f"no parameter matches {tuple(patterns)}: names are like {near}{also} — '*' stands for any part"
 
 
@@ -56,44 +56,44 @@ def freed(
         fixed: all else, with the whole of every parameter that a slice is free of.
         slices: where those slices belong.
     """
-    wanted: dict[str, list[Piece]] = {}
+    asked: dict[str, list[Piece]] = {}
     for piece in pieces:
-        wanted.setdefault(piece.parameter, []).append(piece)
+        asked.setdefault(piece.parameter, []).append(piece)
     free: Parameters = {}
-    held = dict(fixed)
+    rest = dict(fixed)
     where: dict[str, Piece] = {}
     for name, tensor in parameters.items():
         old = slices.get(name)
-        asked = wanted.get(name, []) if old is None or name in wanted else wanted.get(old.parameter, [])
-        if old is None and (not asked or any(piece.index is None for piece in asked)):
-            (free if asked else held)[name] = tensor
-        elif old is not None and any(piece.index is None for piece in asked):
+        mine = asked.get(name, []) if old is None or name in asked else asked.get(old.parameter, [])
+        if old is None and (not mine or any(piece.index is None for piece in mine)):
+            (free if mine else rest)[name] = tensor
+        elif old is not None and any(piece.index is None for piece in mine):
             free[name], where[name] = tensor, old
-        elif asked:
-            _free_slice(asked, name, tensor, old, free, held, where)
-    return free, held, where
+        elif mine:
+            _free_slice(mine, name, tensor, old, free, rest, where)
+    return free, rest, where
 
 
 def _free_slice(
-    asked: Sequence[Piece], name: str, tensor: Tensor, old: Piece | None, free: Parameters, held: Parameters,
+    pieces: Sequence[Piece], name: str, tensor: Tensor, old: Piece | None, free: Parameters, rest: Parameters,
     where: dict[str, Piece],
 ) -> None:  # fmt: skip
     """Free part of a parameter, or part of a slice of it."""
     parameter = name if old is None else old.parameter
-    index = torch.cat([piece.index.to(tensor.device) for piece in asked if piece.index is not None]).unique()
+    index = torch.cat([piece.index.to(tensor.device) for piece in pieces if piece.index is not None]).unique()
     places = index
     if old is None:
-        if len(index) == tensor.shape[asked[0].axis]:
+        if len(index) == tensor.shape[pieces[0].axis]:
             free[name] = tensor
             return
-        held[name] = tensor
+        rest[name] = tensor
     else:
         assert old.index is not None
         places = torch.isin(old.index, index).nonzero()[:, 0]
         index = old.index[places]
         if not len(index):
             return
-    piece = Piece(parameter, asked[0].axis, index)
+    piece = Piece(parameter, pieces[0].axis, index)
     label = slice_name(piece)
     free[label] = tensor.index_select(piece.axis, places)
     where[label] = piece

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from basins import quadratic
-from basinscope.measures.llc import judged
+from basinscope.measures.llc import estimate_of
 from basinscope.sampling.calibration import Resolution
 from basinscope.sampling.local import Outcome, Sampler, Settings
 from basinscope.sampling.runs import Run
@@ -53,12 +53,12 @@ def spoilt(name, change):
 
 def verdict(found):
     """Verdict and the first words of its reasons."""
-    estimate = judged(SAMPLER, found)
+    estimate = estimate_of(SAMPLER, found)
     return estimate.verdict, [warning.split(":")[0] for warning in estimate.warnings]
 
 
 def test_exact_draws_are_believed():
-    estimate = judged(SAMPLER, outcome(exact_draws()))
+    estimate = estimate_of(SAMPLER, outcome(exact_draws()))
     assert estimate.value == pytest.approx(EXACT, rel=1e-3)
     assert (estimate.verdict, estimate.warnings) == ("ok", ())
 
@@ -97,9 +97,9 @@ def test_what_the_run_itself_says_is_doubted():
 
 def test_a_localiser_that_decides_is_told():
     whole = outcome(exact_draws())
-    assert judged(SAMPLER, whole).verdict == "ok", "directions are stiffer than γ"
+    assert estimate_of(SAMPLER, whole).verdict == "ok", "directions are stiffer than γ"
     columns = exact_draws()
     steep = {"excess_distance": columns["excess"] * columns["distance"] + 0.8 * 2 * EXACT / AT.nbeta}
     falling = replace(outcome(columns | steep), at=Resolution(AT.nbeta, 100.0))
-    assert judged(SAMPLER, falling).diagnostics["gamma_slope"] == pytest.approx(-0.8 * EXACT, rel=0.1)
-    assert any(warning.startswith("prior-dominated") for warning in judged(SAMPLER, falling).warnings)
+    assert estimate_of(SAMPLER, falling).diagnostics["gamma_slope"] == pytest.approx(-0.8 * EXACT, rel=0.1)
+    assert any(warning.startswith("prior-dominated") for warning in estimate_of(SAMPLER, falling).warnings)

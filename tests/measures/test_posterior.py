@@ -90,8 +90,8 @@ def test_draws_are_the_same_whether_they_are_kept_or_walked_again(seed):
     for one, two, three in zip(first, again, other, strict=True):
         assert torch.equal(one, two)
         assert torch.equal(one, three)
-    assert not walked._kept
-    assert len(kept._kept) == 20
+    assert not walked._positions
+    assert len(kept._positions) == 20
 
 
 def test_a_plan_is_told_before_anything_is_sampled(runs):

@@ -179,7 +179,7 @@ def _of_store(tree: Any, source: str) -> ForeignChains:
     )
     nbeta = _fact(sampler, "n_beta")
     step = _fact(sampler, "lr")
-    own = "basinscope" in attributes
+    native = "basinscope" in attributes
     squared = math.nan
     if {"metrics_scaled_grad", "metrics_localization"} <= set(dataset.data_vars) and step > 0:
         pulls = (
@@ -188,10 +188,10 @@ def _of_store(tree: Any, source: str) -> ForeignChains:
         squared = float(pulls.mean()) * (2 / step) ** 2
     return ForeignChains(
         losses,
-        f"{source}: {'basinscope' if own else 'devinterp 2'}",
+        f"{source}: {'basinscope' if native else 'devinterp 2'}",
         recorded.ravel()[: 10**6],
         init,
-        _fact(attributes, "llc") if own else nbeta * (float(losses.mean()) - init),
+        _fact(attributes, "llc") if native else nbeta * (float(losses.mean()) - init),
         0,
         nbeta,
         _fact(sampler, "localization"),

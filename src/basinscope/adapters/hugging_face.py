@@ -67,8 +67,8 @@ def saved_models(folder: Path) -> list[Path]:
         >>> saved_models(Path("no/such/folder"))
         []
     """
-    found = [config.parent for config in folder.glob("*/config.json")] if folder.is_dir() else []
-    return sorted(found, key=lambda path: (numbers_in(path.name), path.name))
+    folders = [config.parent for config in folder.glob("*/config.json")] if folder.is_dir() else []
+    return sorted(folders, key=lambda path: (numbers_in(path.name), path.name))
 
 
 def task(model: Any) -> tuple[str | Loss, bool]:
@@ -149,11 +149,11 @@ def check_tokens(model: Any, tokens: Tensor) -> None:
             f"such as by tokens[:, :{most}]"
         )
     table = model.get_input_embeddings()
-    known = getattr(table, "num_embeddings", None) or len(table.weight)
+    size = getattr(table, "num_embeddings", None) or len(table.weight)
     low, high = int(tokens.min()), int(tokens.max())
-    if low < 0 or high >= known:
+    if low < 0 or high >= size:
         raise InputError(
-            f"tokens must lie in 0..{known - 1}, the vocabulary of {type(model).__name__}, got values {low}..{high} — "
+            f"tokens must lie in 0..{size - 1}, the vocabulary of {type(model).__name__}, got values {low}..{high} — "
             f"use the tokenizer that the model was trained with"
         )
 

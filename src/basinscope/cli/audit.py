@@ -41,18 +41,18 @@ def audit(
     """Judge chains that another tool made: devinterp 1 and 2, ArviZ, or plain arrays of losses."""
     from ..report import audit as auditor
 
-    found = auditor.audit(
+    result = auditor.audit(
         path, init_loss=init_loss, reported=reported, nbeta=nbeta, gamma=gamma, step_size=step_size,
         batch_size=batch_size, burn_in=burn_in, samples=samples, hessian_trace=hessian_trace, noise_trace=noise_trace,
         weight_scale=weight_scale, dtype=dtype,
     )  # fmt: skip
     console = Console(highlight=False, quiet=quiet, stderr=as_json)
     if as_json:
-        typer.echo(json.dumps(found.to_dict(), ensure_ascii=False, allow_nan=False))
+        typer.echo(json.dumps(result.to_dict(), ensure_ascii=False, allow_nan=False))
     else:
-        console.print(f"[bold]{escape(found.source)}[/bold]: {found.verdict}\n")
-        console.print(escape(auditor.in_words(found)), soft_wrap=True)
+        console.print(f"[bold]{escape(result.source)}[/bold]: {result.verdict}\n")
+        console.print(escape(auditor.in_words(result)), soft_wrap=True)
     if out is not None:
-        found.to_html(out)
+        result.to_html(out)
         console.print(f"\nwrote [bold]{escape(str(out))}[/bold]", soft_wrap=True)
-    judge([found.llc], strict)
+    judge([result.llc], strict)

@@ -49,10 +49,10 @@ def compare(
     """
     if len(paths) < 2:
         raise InputError(f"a comparison needs two paths or more, got {len(paths)}")
-    kept = [path.is_dir() or path.suffix.lower() == ".json" for path in paths]
-    if any(kept) and not all(kept):
+    are_reports = [path.is_dir() or path.suffix.lower() == ".json" for path in paths]
+    if any(are_reports) and not all(are_reports):
         raise InputError("reports and checkpoints cannot be mixed — name reports alone or checkpoints alone")
-    if all(kept):
+    if all(are_reports):
         if nbeta is not None or gamma is not None:
             raise InputError("reports have their resolution — compare checkpoints to choose --nbeta or --gamma")
         comparison = _of_reports(paths)

@@ -9,7 +9,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from ..progress import duration
-from ..studies import Known, took
+from ..studies import Known, durations
 
 _SCALES = ("smoke", "paper")
 
@@ -22,7 +22,7 @@ def table_of(studies: Mapping[str, Known], results: Path) -> Table:
     for scale in _SCALES:
         table.add_column(f"{scale} took", no_wrap=True)
     for name, entry in studies.items():
-        times = took(results, name)
+        times = durations(results, name)
         shown = [_in_words(*times[scale]) if scale in times else "" for scale in _SCALES]
         table.add_row(f"[bold]{escape(name)}[/]", escape(entry.title), *shown)
     return table

@@ -34,8 +34,8 @@ def complete_study(incomplete: str) -> list[tuple[str, str]]:
     """Studies that can be run by name, with their titles."""
     from ..studies import CATALOGUE, studies_in
 
-    known = {**CATALOGUE, **studies_in(Path("studies"))}
-    return [(name, entry.title) for name, entry in known.items() if name.startswith(incomplete)]
+    catalogue = {**CATALOGUE, **studies_in(Path("studies"))}
+    return [(name, entry.title) for name, entry in catalogue.items() if name.startswith(incomplete)]
 
 
 def complete_data(incomplete: str) -> list[str]:

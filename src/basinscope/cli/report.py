@@ -29,15 +29,15 @@ def report(
     path, kind = target(out, kind) if out is not None or kind else (None, "")
     from ..report.report import Report
 
-    kept = Report.load(source)
+    loaded = Report.load(source)
     console = Console(highlight=False, quiet=quiet)
     if as_json:
-        typer.echo(kept.to_json(), nl=False)
+        typer.echo(loaded.to_json(), nl=False)
     else:
-        console.print(kept)
+        console.print(loaded)
     if path is not None:
-        kept.write(path, kind)
+        loaded.write(path, kind)
         Console(highlight=False, quiet=quiet, stderr=as_json).print(
             f"\nwrote [bold]{escape(str(path))}[/bold]", soft_wrap=True
         )
-    judge([kept["llc"]], strict)
+    judge([loaded["llc"]], strict)

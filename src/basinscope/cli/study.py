@@ -153,12 +153,12 @@ def report(
 
         opened, named = Store(store), _named_study(name)
         study = load(named.reference)
-        asked = last_asked(opened, study.name)
-        if scale is None and not change and not named.settings and asked is not None:
-            settings = record(study.Settings, asked["settings"], f"study {study.name!r}", "setting")
+        manifest = last_asked(opened, study.name)
+        if scale is None and not change and not named.settings and manifest is not None:
+            settings = record(study.Settings, manifest["settings"], f"study {study.name!r}", "setting")
         else:
             changes = merged(named.settings, overrides(change or []))
-            settings = resolved(study, scale or named.scale or (asked or {}).get("scale", "smoke"), changes)
+            settings = resolved(study, scale or named.scale or (manifest or {}).get("scale", "smoke"), changes)
         results = Results(study, settings, opened)
         folder = out or Path("results") / study.name
         written = results.write(folder)

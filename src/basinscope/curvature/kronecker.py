@@ -70,9 +70,9 @@ class Inverse:
             new = [moments(piece, "expand") if _structured(land, piece) else _diagonal(piece) for piece in pieces]
             factors = [plus(old, more) for old, more in zip(factors, new, strict=True)] if factors else new
         bases = [_bases(each) for each in factors]
-        found = _moments_in(land, bases, Gradients(land, matrix))
+        diagonals = _moments_in(land, bases, Gradients(land, matrix))
         pieces = Gradients(land, matrix).of(land.take(torch.arange(1)))
-        inverses = [1 / (nbeta * moment + gamma) for moment in found]
+        inverses = [1 / (nbeta * moment + gamma) for moment in diagonals]
         return cls(
             [(piece.index, *rest) for piece, rest in zip(pieces, zip(bases, inverses, strict=True), strict=True)]
         )
@@ -117,11 +117,11 @@ def _bases(factors: Factors) -> Bases:
 
 def _moments_in(land: Landscape, bases: list[Bases], tiles: Iterable[list[Piece]]) -> list[Tensor]:
     """The exact second moments in the bases, which the products of the factors' eigenvalues only imitate."""
-    found = [torch.zeros((), dtype=torch.float64, device=land.device) for _ in bases]
+    sums = [torch.zeros((), dtype=torch.float64, device=land.device) for _ in bases]
     for pieces in tiles:
         for place, (piece, (outward, inward)) in enumerate(zip(pieces, bases, strict=True)):
-            found[place] = found[place] + _squares(_rotated(piece, outward, inward))
-    return [each / land.n for each in found]
+            sums[place] = sums[place] + _squares(_rotated(piece, outward, inward))
+    return [each / land.n for each in sums]
 
 
 def diagonal(land: Landscape, matrix: str, scale: Tensor | None = None) -> Tensor:

@@ -131,13 +131,13 @@ def _leave_one_out(
     # Q_i Q_iᵀ = Q (I − s_i s_iᵀ) Qᵀ with s_i the normalized ith column of (Qᵀ A Ω)⁻ᵀ. Where A has low rank that matrix
     # is singular and nothing is lost with a probe: s_i then points where Qᵀ A Q vanishes.
     left, sizes, right = torch.linalg.svd(images)
-    lost = left @ (right / sizes.clamp(min=1e-150)[:, None])
-    lost = lost / lost.norm(dim=0)
-    inside_others = inside - lost * (lost * inside).sum(0)
+    removed = left @ (right / sizes.clamp(min=1e-150)[:, None])
+    removed = removed / removed.norm(dim=0)
+    inside_others = inside - removed * (removed * inside).sum(0)
     length = lengths - (2 * inside - inside_others).mul(inside_others).sum(0)
     form = forms - (2 * images - core @ inside_others).mul(inside_others).sum(0)
     free = dimension - len(lengths) + 1
-    return core.trace() - (lost * (core @ lost)).sum(0) + free * form / length.clamp(min=1e-150)
+    return core.trace() - (removed * (core @ removed)).sum(0) + free * form / length.clamp(min=1e-150)
 
 
 def _jackknife(mean: Callable[[Tensor], Tensor], count: int) -> tuple[float, float, float]:

@@ -75,15 +75,15 @@ def sample_gradients(land: Landscape) -> Tensor:
         >>> sample_gradients(bs.Landscape(net, "mse", (torch.tensor([[1.0], [2.0]]), torch.zeros(2, 1)))).tolist()
         [[1.0], [4.0]]
     """
-    found = torch.zeros(land.n, land.dimension, dtype=land.dtype, device=land.device)
+    gradients = torch.zeros(land.n, land.dimension, dtype=land.dtype, device=land.device)
     start = 0
     for pieces in Gradients(land, "covariance"):
         written = [piece.rows() for piece in pieces]
         stop = start + len(written[0].values)
         for piece in written:
-            found[start:stop, piece.index] += piece.values[:, 0]
+            gradients[start:stop, piece.index] += piece.values[:, 0]
         start = stop
-    return found
+    return gradients
 
 
 def _jacobian(land: Landscape, function: Callable[[Mapping[str, Tensor]], Tensor]) -> Tensor:

@@ -115,7 +115,7 @@ def at_minimum(value: float, diagnostics: Mapping[str, Any]) -> AtMinimum:
     checks = minimum_checks(value, diagnostics)
     if not all(check.passed for check in checks):
         return "no"
-    known = diagnostics.get("drop") is not None and diagnostics["drop_stderr"] <= MAX_DROP_ERROR * max(
+    certain = diagnostics.get("drop") is not None and diagnostics["drop_stderr"] <= MAX_DROP_ERROR * max(
         value, diagnostics["basin"]
     )
-    return "yes" if known else "unknown"
+    return "yes" if certain else "unknown"

@@ -110,10 +110,10 @@ def temperature(source: Any, nbeta: float | None, beta: float | None) -> float:
         positive("beta", beta)
     if isinstance(source, Posterior):
         if beta is not None or nbeta is not None:
-            wanted = nbeta if beta is None else beta * source.land.n
+            other = nbeta if beta is None else beta * source.land.n
             raise InputError(
-                f"this posterior is at nbeta={source.nbeta:.6g}, got nbeta={wanted:.6g} — leave it out, or sample "
-                f"another with bs.posterior(land, nbeta={wanted:.6g})"
+                f"this posterior is at nbeta={source.nbeta:.6g}, got nbeta={other:.6g} — leave it out, or sample "
+                f"another with bs.posterior(land, nbeta={other:.6g})"
             )
         return source.nbeta / source.land.n
     if beta is not None:

@@ -201,12 +201,12 @@ def free_energy_checks(excess: float, stderr: float, moved: Movement, rungs: lis
         check_completion(any(rung.interrupted for rung in rungs), "every temperature had converged"),
         _worst_mixing(rungs),
     )
-    lost = sum(not math.isfinite(rung.excess) for rung in rungs)
-    if lost:
+    dead = sum(not math.isfinite(rung.excess) for rung in rungs)
+    if dead:
         return (
             Check(
-                "temperatures without a mean", f"{lost} of {len(rungs)}", "none", False, "raise gamma", "failure",
-                f"diverged: chains at {lost} temperatures",
+                "temperatures without a mean", f"{dead} of {len(rungs)}", "none", False, "raise gamma", "failure",
+                f"diverged: chains at {dead} temperatures",
             ),
             *sampled,
         )  # fmt: skip

@@ -35,7 +35,7 @@ def lean_llc(
     """λ̂ from chains that walk on the network's own weights, one after another."""
     nbeta, gamma, chosen = checked(settings)
     at = Resolution(nbeta or watanabe_nbeta(land.n), gamma or usual_gamma(land))
-    return judged(land, walked(land, chosen, at, report, options), chosen.rtol, gamma is not None)
+    return estimate_of(land, walked(land, chosen, at, report, options), chosen.rtol, gamma is not None)
 
 
 def usual_gamma(land: Landscape) -> float:
@@ -44,101 +44,101 @@ def usual_gamma(land: Landscape) -> float:
     return land.dimension / square if square > 0 else 1.0
 
 
-def judged(land: Landscape, found: Walked, rtol: float, asked: bool) -> LearningCoefficient:
+def estimate_of(land: Landscape, walk: Walked, rtol: float, asked: bool) -> LearningCoefficient:
     """The estimate with its verdict; `asked`: whether somebody asked for that γ."""
-    diagnostics = _diagnostics(land, found, rtol)
+    diagnostics = _diagnostics(land, walk, rtol)
     if asked:
-        diagnostics["gamma_asked"] = found.pace.asked
-    if found.result is None or not math.isfinite(found.result.mean.value):
+        diagnostics["gamma_asked"] = walk.pace.asked
+    if walk.result is None or not math.isfinite(walk.result.mean.value):
         return LearningCoefficient("llc", math.nan, math.nan, llc_checks(math.nan, math.nan, diagnostics), diagnostics)
-    value, stderr, freedom = found.result.mean
-    if found.drop is not None:
+    value, stderr, freedom = walk.result.mean
+    if walk.drop is not None:
         diagnostics |= {
-            "basin": value + found.drop.value, "basin_stderr": math.hypot(stderr, found.drop.stderr),
-            "drop": found.drop.value, "drop_stderr": found.drop.stderr,
+            "basin": value + walk.drop.value, "basin_stderr": math.hypot(stderr, walk.drop.stderr),
+            "drop": walk.drop.value, "drop_stderr": walk.drop.stderr,
         }  # fmt: skip
     diagnostics["at_minimum"] = at_minimum(value, diagnostics)
     if diagnostics["at_minimum"] == "no":
-        diagnostics["note"] = above_the_bottom(found.at.nbeta, diagnostics)
+        diagnostics["note"] = above_the_bottom(walk.at.nbeta, diagnostics)
     return LearningCoefficient("llc", value, stderr, llc_checks(value, stderr, diagnostics), diagnostics, freedom)
 
 
-def _diagnostics(land: Landscape, found: Walked, rtol: float) -> dict[str, Any]:
-    pace, started = found.pace, len(found.chains) + found.lost
+def _diagnostics(land: Landscape, walk: Walked, rtol: float) -> dict[str, Any]:
+    pace, started = walk.pace, len(walk.chains) + walk.lost
     diagnostics: dict[str, Any] = {
-        "nbeta": found.at.nbeta,
+        "nbeta": walk.at.nbeta,
         "gamma": pace.step.gamma,
         "n": land.n,
         "dimension": land.dimension,
-        "loss": found.loss,
+        "loss": walk.loss,
         "sampler": "lean",
-        "chains": len(found.chains),
+        "chains": len(walk.chains),
         "started": started,
-        "diverged": found.lost,
+        "diverged": walk.lost,
         "draws": pace.steps,
-        "step_sizes": sorted({chain.record.step.size for chain in found.chains}, reverse=True),
-        "batch_size": found.batch,
-        "micro_batch": found.micro,
+        "step_sizes": sorted({chain.record.step.size for chain in walk.chains}, reverse=True),
+        "batch_size": walk.batch,
+        "micro_batch": walk.micro,
         "persistence": pace.step.kept,
-        "losses_kept": found.kept,
-        "curvature": found.curvature,
-        "scales": dict(zip(found.names, pace.step.scales, strict=True)),
+        "losses_kept": walk.kept,
+        "curvature": walk.curvature,
+        "scales": dict(zip(walk.names, pace.step.scales, strict=True)),
         "rtol": rtol,
-        "interrupted": found.interrupted,
-        "bytes_per_parameter": found.bytes / land.dimension,
-        "seconds": found.seconds,
-        "step_seconds": found.step_seconds,
-        "schedule": None if found.schedule is None else found.schedule.to_dict(),
+        "interrupted": walk.interrupted,
+        "bytes_per_parameter": walk.bytes / land.dimension,
+        "seconds": walk.seconds,
+        "step_seconds": walk.step_seconds,
+        "schedule": None if walk.schedule is None else walk.schedule.to_dict(),
     }
-    if found.result is None or found.virial is None:
+    if walk.result is None or walk.virial is None:
         return diagnostics
-    worst, ratio = found.virial.worst
-    means = [(chain.record.step.size, chain.mean) for chain in found.chains]
+    worst, ratio = walk.virial.worst
+    means = [(chain.record.step.size, chain.mean) for chain in walk.chains]
     return diagnostics | {
-        "rhat": _rhat(found),
-        "virial": found.virial.ratio,
-        "virial_stderr": found.virial.stderr,
-        "virial_missing": found.virial.missing,
-        "worst_tensor": found.names[worst],
+        "rhat": _rhat(walk),
+        "virial": walk.virial.ratio,
+        "virial_stderr": walk.virial.stderr,
+        "virial_missing": walk.virial.missing,
+        "worst_tensor": walk.names[worst],
         "worst_virial": ratio,
-        "drift": _drift(found),
+        "drift": _drift(walk),
         "by_step_size": means,
-        "lifts": sorted({float(chain.lifts.sum()) for chain in found.chains}, reverse=True),
-        "slope": found.result.slope,
-        "systematic": found.result.systematic,
-        "trace": _trace(found),
+        "lifts": sorted({float(chain.lifts.sum()) for chain in walk.chains}, reverse=True),
+        "slope": walk.result.slope,
+        "systematic": walk.result.systematic,
+        "trace": _trace(walk),
     }
 
 
-def _rows(found: Walked) -> Array:
+def _rows(walk: Walked) -> Array:
     """nβ·excess of all chains, (chains, draws), those of smaller steps thinned, without the lift of their size."""
-    length = min(len(chain.record.excess) for chain in found.chains)
+    length = min(len(chain.record.excess) for chain in walk.chains)
     means: dict[float, list[float]] = {}
-    for chain in found.chains:
+    for chain in walk.chains:
         means.setdefault(chain.record.step.size, []).append(chain.mean)
     return np.stack([
-        _thinned(chain.record.excess, length) - float(np.mean(means[chain.record.step.size])) for chain in found.chains
+        _thinned(chain.record.excess, length) - float(np.mean(means[chain.record.step.size])) for chain in walk.chains
     ])  # fmt: skip
 
 
-def _rhat(found: Walked) -> float:
+def _rhat(walk: Walked) -> float:
     """Split-R̂ of the chains, each size about its own mean."""
-    rows = _rows(found)
+    rows = _rows(walk)
     half = rows.shape[1] // 2
     halves = rows[:, : 2 * half].reshape(2 * len(rows), half)
     return split_rhat(halves.mean(1), float(halves.var(1, ddof=1).mean()), half)
 
 
-def _drift(found: Walked) -> float:
+def _drift(walk: Walked) -> float:
     """Mean of the second half of what counts, less that of the first."""
-    halves = [np.array_split(chain.record.excess, 2) for chain in found.chains]
+    halves = [np.array_split(chain.record.excess, 2) for chain in walk.chains]
     return float(np.mean([second.mean() - first.mean() for first, second in halves]))
 
 
-def _trace(found: Walked) -> Array:
+def _trace(walk: Walked) -> Array:
     """nβ·excess of the chains, (chains, at most 256 block means)."""
-    blocks = min(_TRACE_BLOCKS, *(len(chain.record.excess) for chain in found.chains))
-    return np.stack([_thinned(chain.record.excess, blocks) for chain in found.chains])
+    blocks = min(_TRACE_BLOCKS, *(len(chain.record.excess) for chain in walk.chains))
+    return np.stack([_thinned(chain.record.excess, blocks) for chain in walk.chains])
 
 
 def _thinned(values: Array, count: int) -> Array:

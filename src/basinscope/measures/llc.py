@@ -55,34 +55,34 @@ def llc(land: Landscape | Posterior, *, progress: bool = True, **settings: Unpac
         if walks_lean(land, settings):
             return lean_llc(landscape_of(land), settings, report)
         post = posterior_of(land, settings, report)
-    return judged(post.sampler, post.outcome)
+    return estimate_of(post.sampler, post.outcome)
 
 
-def judged(measured: Sampler, outcome: Outcome) -> LearningCoefficient:
+def estimate_of(sampler: Sampler, outcome: Outcome) -> LearningCoefficient:
     """The estimate with its verdict, from a finished run."""
     value = outcome.at.nbeta * outcome.excess
     drop = outcome.main.target.drop
-    rounding = _ROUNDING[measured.land.dtype] * abs(value + drop), _ROUNDING_OF_DROP * drop
+    rounding = _ROUNDING[sampler.land.dtype] * abs(value + drop), _ROUNDING_OF_DROP * drop
     stderr = math.hypot(outcome.at.nbeta * outcome.stderr, *rounding)
-    diagnostics = _diagnostics(measured, outcome)
+    diagnostics = _diagnostics(sampler, outcome)
     if math.isfinite(value):
-        curvature = measured.quadratic if outcome.sampler in CALIBRATED else None
+        curvature = sampler.quadratic if outcome.sampler in CALIBRATED else None
         diagnostics |= _curvature(curvature, outcome)
-        diagnostics |= split(measured, outcome, stderr)
+        diagnostics |= split(sampler, outcome, stderr)
         diagnostics["at_minimum"] = at_minimum(value, diagnostics)
         diagnostics["note"] = note(outcome, curvature, diagnostics) if diagnostics["at_minimum"] == "no" else ""
     checks = llc_checks(value, stderr, diagnostics)
     return LearningCoefficient("llc", value, stderr, checks, diagnostics, outcome.freedom)
 
 
-def _diagnostics(measured: Sampler, outcome: Outcome) -> dict[str, Any]:
-    at, land, run = outcome.at, measured.land, outcome.main
+def _diagnostics(sampler: Sampler, outcome: Outcome) -> dict[str, Any]:
+    at, land, run = outcome.at, sampler.land, outcome.main
     diagnostics: dict[str, Any] = {
         "nbeta": at.nbeta,
         "gamma": at.gamma,
         "n": land.n,
         "dimension": land.dimension,
-        "loss": float(measured.losses.base.mean()),
+        "loss": float(sampler.losses.base.mean()),
         "sampler": outcome.sampler,
         "chains": len(run.alive) - outcome.diverged,
         "started": len(run.alive),
@@ -93,10 +93,10 @@ def _diagnostics(measured: Sampler, outcome: Outcome) -> dict[str, Any]:
         "batch_size": outcome.batch_size,
         "persistence": None if outcome.pace is None else outcome.pace.persistence,
         "control_variates": outcome.control_variates,
-        "rtol": measured.settings.rtol,
+        "rtol": sampler.settings.rtol,
         "interrupted": outcome.interrupted,
         "exhausted": outcome.exhausted,
-        "batched": measured.losses.batched,
+        "batched": sampler.losses.batched,
         "seconds": outcome.seconds,
         "least_seconds": None if outcome.plan is None else outcome.plan.least_seconds,
         "schedule": None if outcome.schedule is None else outcome.schedule.to_dict(),

@@ -25,7 +25,7 @@ from ..samples import read
 from ..sampling.calibration import Resolution, resolution
 from ..sampling.local import Outcome, Sampler, Settings
 from .coefficient import MAX_DROP_SHARE, LearningCoefficient
-from .llc import judged
+from .llc import estimate_of
 from .resolution_curve import row
 
 _FEWEST_CHAINS = 5  # whose means tell how two runs go together
@@ -217,7 +217,7 @@ def _readings(
             outcome = measured.run(at, lambda share, text: None, start, number)
         else:
             outcome = measured.run(at, lambda share, text: None, number=number)
-        readings.append((judged(measured, outcome), _chain_means(outcome)))
+        readings.append((estimate_of(measured, outcome), _chain_means(outcome)))
         before = outcome if math.isfinite(outcome.excess) else None
     return readings
 
@@ -245,8 +245,8 @@ def _correlation(one: NDArray[np.float64], other: NDArray[np.float64]) -> float:
     count = int(both.sum())
     if count < _FEWEST_CHAINS or one[both].std() == 0 or other[both].std() == 0:
         return 0.0
-    seen = min(float(np.corrcoef(one[both], other[both])[0, 1]), 1 - 1e-12)
-    return max(0.0, math.tanh(math.atanh(seen) - 1 / math.sqrt(count - 3)))
+    observed = min(float(np.corrcoef(one[both], other[both])[0, 1]), 1 - 1e-12)
+    return max(0.0, math.tanh(math.atanh(observed) - 1 / math.sqrt(count - 3)))
 
 
 def _difference(before: Estimate, after: Estimate, correlation: float) -> Estimate:

@@ -50,7 +50,7 @@ class Posterior:
         self.sampler, self.outcome = sampler, outcome
         self.memory = memory
         self._draws = draws
-        self._kept: list[tuple[Tensor, Tensor]] = []
+        self._positions: list[tuple[Tensor, Tensor]] = []
         self.known: dict[str, Any] = {}  # what measures have worked out of all draws, for the next that asks
 
     @property
@@ -95,8 +95,8 @@ class Posterior:
         """
         self.refuse_diverged()
         count = self.count if count is None else whole("count", count, 1)
-        if len(self._kept) >= count:
-            for delta, alive in self._kept[:count]:
+        if len(self._positions) >= count:
+            for delta, alive in self._positions[:count]:
                 yield delta.to(self.land.device), alive
             return
         displacement = self.outcome.displacement
@@ -107,7 +107,7 @@ class Posterior:
             if keeps:
                 positions.append((delta.cpu(), alive))
             yield delta, alive
-        self._kept = positions
+        self._positions = positions
 
     def observe(self, observable: Any = None, *, progress: bool = True) -> Observation:
         """E[φ] over the posterior with standard errors, for losses on any data or any function of the network.
@@ -134,11 +134,11 @@ class Posterior:
 
     def refuse_diverged(self, alive: Tensor | None = None) -> None:
         """Chains that all went to infinity have no draws, before drawing or, as `alive` tells, while drawing."""
-        lost = self.outcome.diverged if alive is None else int((~alive).sum())
+        dead = self.outcome.diverged if alive is None else int((~alive).sum())
         finite = bool(torch.isfinite(self.outcome.displacement).all()) and math.isfinite(self.outcome.excess)
-        if not finite or self.chains - lost < 2:
+        if not finite or self.chains - dead < 2:
             raise InputError(
-                f"the chains diverged: {lost} of {self.chains} — train longer, raise gamma={self.gamma:.3g} or lower "
+                f"the chains diverged: {dead} of {self.chains} — train longer, raise gamma={self.gamma:.3g} or lower "
                 f"nbeta"
             )
 

@@ -17,7 +17,7 @@ from ..progress import tracked
 from ..sampling.calibration import Resolution, resolution
 from ..sampling.local import Outcome, Sampler, Settings
 from .coefficient import MAX_DROP_SHARE, LearningCoefficient
-from .llc import judged
+from .llc import estimate_of
 
 Over = Literal["nbeta", "gamma"]
 
@@ -136,7 +136,7 @@ def resolution_curve(
         for number, rung in enumerate(ladder):
             report(number / count, f"{number + 1} of {count} resolutions")
             outcome = local.run(rung, lambda share, text: None, outcome, number)
-            points.append(judged(local, outcome))
+            points.append(estimate_of(local, outcome))
             if not math.isfinite(points[-1].value):
                 outcome = None  # the next starts anew
     return ResolutionCurve(over, tuple(points), finest(over, points))

@@ -140,8 +140,8 @@ def regression_of(
     """The regression with its checks, from the means of every data set."""
     points = [mean for means in sets for mean in means]
     if not all(math.isfinite(point.mean) and math.isfinite(point.stderr) for point in points):
-        lost = sum(not math.isfinite(point.mean) for point in points)
-        reason = f"diverged: {lost} of {len(points)} runs have no mean — raise gamma, draws or budget"
+        diverged = sum(not math.isfinite(point.mean) for point in points)
+        reason = f"diverged: {diverged} of {len(points)} runs have no mean — raise gamma, draws or budget"
         listed = {"points": [asdict(point) for point in points]}
         return TemperatureRegression.failed("temperature_regression", reason, listed)
     lines = [_fitted(means) for means in sets]

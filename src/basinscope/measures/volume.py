@@ -146,8 +146,8 @@ def fit_law(volumes: Volumes, multiplicity: int, share: float = _FITTED) -> Law:
 
     def residuals(parameters: Array) -> Array:
         slope, offset = parameters[0], upper[0] + math.exp(parameters[1])  # c > log ε everywhere
-        bent = (multiplicity - 1) * (np.log(offset - lower) - np.log(offset - upper))
-        return np.append((y - slope * (lower - upper) - bent) / s, (offset - logs[0]) / _OFFSET)
+        correction = (multiplicity - 1) * (np.log(offset - lower) - np.log(offset - upper))
+        return np.append((y - slope * (lower - upper) - correction) / s, (offset - logs[0]) / _OFFSET)
 
     fits = [least_squares(residuals, [0.5, start]) for start in (-1.0, 1.0, 2.5)]
     best = min(fits, key=lambda fit: fit.cost)

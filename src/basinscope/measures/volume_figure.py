@@ -63,8 +63,8 @@ def draw_exponents(axes: Any, scaling: VolumeScaling) -> None:
     axes.axhline(scaling.value, color=LINE, linewidth=1.8, label="λ̂")
     if diagnostics["multiplicity"] > 1:
         fitted_x = x[-diagnostics["fitted_points"] - 1 :]
-        bent = scaling.value - (diagnostics["multiplicity"] - 1) / (diagnostics["offset"] - fitted_x)
-        axes.plot(np.exp(fitted_x), bent, color=LINE, linewidth=1.5, linestyle="--", label="slope of the fitted law")
+        law = scaling.value - (diagnostics["multiplicity"] - 1) / (diagnostics["offset"] - fitted_x)
+        axes.plot(np.exp(fitted_x), law, color=LINE, linewidth=1.5, linestyle="--", label="slope of the fitted law")
     axes.set_xscale("log")
     axes.set_xlabel("loss ε")
     axes.set_ylabel("d log V / d log ε")

@@ -70,7 +70,7 @@ class Catalogue:
         self.version = 0
         self.studies: list[dict[str, Any]] = []
         self._entries: dict[str, _Entry] = {}
-        self._gone: dict[str, int] = {}
+        self._removed: dict[str, int] = {}
         self._lock = threading.Lock()
         self._scanning = threading.Lock()
 
@@ -80,8 +80,8 @@ class Catalogue:
         """Rows that are newer than a version, and ids that went away after it."""
         with self._lock:
             rows = [entry.row for entry in self._entries.values() if entry.version > since]
-            gone = [identity for identity, version in self._gone.items() if version > since]
-            return self.version, rows, gone
+            removed = [identity for identity, version in self._removed.items() if version > since]
+            return self.version, rows, removed
 
     def row(self, identity: str) -> dict[str, Any] | None:
         """The row of a run; None when there is no such run."""
@@ -115,12 +115,12 @@ class Catalogue:
                 if REPORT in names:
                     self._scan_report(folder, identities)
             with self._lock:
-                gone = self._entries.keys() - identities
-                if gone or studies != self.studies:
+                removed = self._entries.keys() - identities
+                if removed or studies != self.studies:
                     self.version += 1
-                for identity in gone:
+                for identity in removed:
                     del self._entries[identity]
-                    self._gone[identity] = self.version
+                    self._removed[identity] = self.version
                 self.studies = studies
 
     def _folders(self) -> Iterator[tuple[Path, set[str]]]:
@@ -144,7 +144,7 @@ class Catalogue:
                 before.stamp = stamp
                 return
             self.version += 1
-            self._gone.pop(row["id"], None)
+            self._removed.pop(row["id"], None)
             self._entries[row["id"]] = _Entry(row, self.version, stamp, load)
 
     def _unchanged(self, identity: str, stamp: Any) -> bool:
@@ -238,12 +238,12 @@ class Catalogue:
             broken = {"study": folder.name, "title": _cause(error), "scale": "", "done": 0, "total": 0, "failed": 0}
             return [{**broken, "running": False, "left": None}]
         running = {status.study for status in progress if status.driver is not None and status.driver["alive"]}
-        for asked in manifests:
-            for key, label in asked["jobs"]:
+        for manifest in manifests:
+            for key, label in manifest["jobs"]:
                 identity = _identity("job", f"{folder.relative_to(self.root)}/{key}")
                 if identity not in identities:
-                    row = {"id": identity, "kind": "job", "group": asked["study"], "name": label, "note": ""}
-                    self._scan_job(identities, row, store, key, finished, failures, asked["study"] in running)
+                    row = {"id": identity, "kind": "job", "group": manifest["study"], "name": label, "note": ""}
+                    self._scan_job(identities, row, store, key, finished, failures, manifest["study"] in running)
         return [_progress(status) for status in progress]
 
     def _scan_job(
@@ -270,8 +270,8 @@ class Catalogue:
 
 
 def _cause(error: Exception) -> str:
-    known = isinstance(error, (BasinscopeError, Damaged, OSError))
-    return str(error) if known else f"it cannot be read ({type(error).__name__}: {error})"
+    expected = isinstance(error, (BasinscopeError, Damaged, OSError))
+    return str(error) if expected else f"it cannot be read ({type(error).__name__}: {error})"
 
 
 def _finished(store: Store) -> dict[str, Any]:

@@ -32,11 +32,11 @@ _FIRST = (
 )
 
 
-def comparison(catalogue: Catalogue, wanted: Sequence[str]) -> str:
+def comparison(catalogue: Catalogue, identities: Sequence[str]) -> str:
     """Numbers, curves over training and chains of the runs that are there."""
     runs = [
         (row, catalogue.detail(identity))
-        for identity in dict.fromkeys(wanted)
+        for identity in dict.fromkeys(identities)
         if (row := catalogue.row(identity)) is not None
     ]
     return (
@@ -66,8 +66,8 @@ def mismatch(rows: Sequence[dict[str, Any]]) -> str:
     symbols = []
     for name, symbol in (("nbeta", "nβ"), ("gamma", "γ")):
         stated = [values.get(f"llc_{name}", values.get(name)) for values in measured]
-        known = [value for value in stated if isinstance(value, float | int)]
-        if any(not math.isclose(value, known[0], rel_tol=1e-6) for value in known):
+        numbers = [value for value in stated if isinstance(value, float | int)]
+        if any(not math.isclose(value, numbers[0], rel_tol=1e-6) for value in numbers):
             symbols.append(symbol)
     return " and ".join(symbols)
 

@@ -61,8 +61,8 @@ def measure(
     others = [] if weight_decay is None else [f"weight_decay={weight_decay!r}"]
     others += [] if held_out is None else ["held_out=…"]
     command = _call(listed, others, isinstance(land, Posterior))
-    kept = {**listed, "weight_decay": weight_decay}
-    return assembled([Point("w*", result)], kept, command, title or f"{result.subject.network} at w*")
+    stated = {**listed, "weight_decay": weight_decay}
+    return assembled([Point("w*", result)], stated, command, title or f"{result.subject.network} at w*")
 
 
 def quick(

@@ -29,10 +29,10 @@ def clean(row: Mapping[str, Any]) -> dict[str, Any]:
 
 def latest(rows: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     """The last known value of every column: a measurement is not made at every row."""
-    known: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for row in rows:
-        known |= {name: value for name, value in row.items() if value is not None}
-    return known
+        values |= {name: value for name, value in row.items() if value is not None}
+    return values
 
 
 def shown_values(row: Mapping[str, Any]) -> dict[str, Any]:

@@ -72,8 +72,8 @@ def application(
         return HTMLResponse(templates().get_template("live.html").render(name=catalogue.root.name))
 
     async def compare(request: Request) -> Response:
-        wanted = request.query_params.getlist("run")[:MOST]
-        return await _shown(comparison, catalogue, wanted)
+        identities = request.query_params.getlist("run")[:MOST]
+        return await _shown(comparison, catalogue, identities)
 
     async def report(request: Request) -> Response:
         detail = await run_in_threadpool(catalogue.detail, request.path_params["identity"])
@@ -129,11 +129,11 @@ async def _changes(catalogue: Catalogue, request: Request, ended: Callable[[], b
     """Everything that is known, then whatever changes, until the visitor leaves."""
     since, sent = 0, ""
     while not ended() and not await request.is_disconnected():
-        version, rows, gone = catalogue.changed(since)
+        version, rows, removed = catalogue.changed(since)
         for start in range(0, len(rows), _CHUNK):
             yield _event("runs", rows[start : start + _CHUNK])
-        if gone:
-            yield _event("gone", gone)
+        if removed:
+            yield _event("gone", removed)
         studies = json.dumps(catalogue.studies)
         if studies != sent:
             sent = studies
@@ -205,8 +205,8 @@ class _Guard:
             return PlainTextResponse("this address is too long", 414)
         if self._token is None:
             names = headers.get("host", [""])
-            known = len(names) == 1 and _hostname(names[0]) in self._hosts
-            return None if known else PlainTextResponse(f"this page does not answer as {names[0][:200]!r}", 421)
+            allowed = len(names) == 1 and _hostname(names[0]) in self._hosts
+            return None if allowed else PlainTextResponse(f"this page does not answer as {names[0][:200]!r}", 421)
         bearers = [value.removeprefix("Bearer ").strip() for value in headers.get("authorization", [])]
         if len(bearers) == 1 and _equal(bearers[0], self._token):
             return self._entered() if scope["path"] == "/enter" else None

@@ -30,7 +30,7 @@ from .worker import WORKER
 
 INTERRUPTED = "it was interrupted"
 _FLUSH = 0.5  # seconds between writes to the index
-_TELL = 0.5  # seconds between words on progress
+_SHOW_EVERY = 0.5  # seconds between words on progress
 _RECENT = 1000  # finished units that the forecast looks at
 
 
@@ -137,7 +137,7 @@ class _Drive:
     unit_of: dict[str, Unit] = field(default_factory=dict)
     fresh: dict[str, Entry] = field(default_factory=dict)
     failed: dict[str, str] = field(default_factory=dict)
-    last_told: float = -math.inf
+    last_shown: float = -math.inf
     timed: list[tuple[float, float]] = field(default_factory=list)
 
     def through(self, executor: Executor) -> RunSummary:
@@ -165,12 +165,12 @@ class _Drive:
         return RunSummary(self.plan.study.name, total, self.known, len(self.fresh), failed, aside, stopped, seconds)
 
     def _execute(self, executor: Executor) -> None:
-        self._tell(executor)
+        self._show(executor)
         with self._recording() as record, closing(executor.run(self.plan, list(self.left.values()))) as running:
             for outcomes in running:
                 for outcome in outcomes:
                     self._note(outcome, record)
-                self._tell(executor)
+                self._show(executor)
 
     def _note(self, outcome: JobOutcome, record: Callable[[Entry], None]) -> None:
         unit = self.unit_of[outcome.key]
@@ -215,10 +215,10 @@ class _Drive:
         finally:
             self.index.add(waiting)
 
-    def _tell(self, executor: Executor) -> None:
-        if time.monotonic() - self.last_told < _TELL:
+    def _show(self, executor: Executor) -> None:
+        if time.monotonic() - self.last_shown < _SHOW_EVERY:
             return
-        self.last_told = time.monotonic()
+        self.last_shown = time.monotonic()
         done, total = self.known + len(self.fresh), len(self.wanted)
         remaining = self._forecast(executor.workers)
         words = f"{done} of {total}" + (f", {len(self.failed)} failed" if self.failed else "")

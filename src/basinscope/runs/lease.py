@@ -103,12 +103,12 @@ def driver(files: Files) -> dict[str, Any] | None:
         heartbeat = {**_UNKNOWN, **dict(parsed(files.read(_NAME)))}
         if not all(isinstance(heartbeat[name], type(value)) for name, value in _UNKNOWN.items() if value is not None):
             return None
-        return {**heartbeat, "alive": time.time() - float(heartbeat["renewed"]) < STALE and not _gone(heartbeat)}
+        return {**heartbeat, "alive": time.time() - float(heartbeat["renewed"]) < STALE and not _dead(heartbeat)}
     except (FileNotFoundError, StoreError, ValueError, KeyError, TypeError, OverflowError):
         return None
 
 
-def _gone(heartbeat: Mapping[str, Any]) -> bool:
+def _dead(heartbeat: Mapping[str, Any]) -> bool:
     """Whether the driver was a process of this machine that is no more."""
     if heartbeat["host"] != platform.node() or os.name != "posix" or heartbeat["process"] <= 0:
         return False

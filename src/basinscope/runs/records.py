@@ -83,7 +83,7 @@ def record(kind: Any, values: Mapping[str, Any], owner: str, noun: str) -> Any:
         basinscope.errors.InputError: study 'small': unknown setting 'widht' — did you mean 'width'?; setting 'width' is missing; setting 'rate' = 'fast': expected a finite number
     """  # noqa: E501 — an error is one line
     reader = _Reader(noun, [])
-    chosen = reader.told_apart(_arms(kind), values, ())
+    chosen = reader.matching(_arms(kind), values, ())
     parsed = None if chosen is None else reader.fields(chosen, values, ())
     return chosen(**reader.or_refuse(parsed, owner))
 
@@ -160,7 +160,7 @@ class _Reader:
         """A value as the type of a union that it has already, else as the first that takes it."""
         records = [arm for arm in get_args(hint) if _is_record(arm)]
         if isinstance(value, Mapping) and records:
-            chosen = self.told_apart(records, value, path)
+            chosen = self.matching(records, value, path)
             return None if chosen is None else self.value(chosen, value, path)
         results = []
         for arm in get_args(hint):
@@ -172,7 +172,7 @@ class _Reader:
             return self.refuse(hint, value, path)
         return next((result for result in results if type(result) is type(value)), results[0])
 
-    def told_apart(self, records: Sequence[Any], values: Mapping[str, Any], path: Place) -> Any:
+    def matching(self, records: Sequence[Any], values: Mapping[str, Any], path: Place) -> Any:
         """The record of a union that values are for, by the field that is a literal in each of them."""
         if len(records) == 1:
             return records[0]

@@ -53,10 +53,10 @@ def work(study: Study, unit: Unit, store: Store) -> list[JobOutcome]:
     with closing(_member_results(study, unit, store, frozenset(places))) as arriving:
         for results in arriving:
             seconds = (time.perf_counter() - started) / max(1, len(results))
-            took = {"seconds": seconds, "device": device_since(allocated)}
+            spent = {"seconds": seconds, "device": device_since(allocated)}
             for place in results.keys() & places.keys():
                 member = (places[place], unit.configs[place], results[place])
-                outcomes[place] = _outcome(study, *member, {**origin, **took}, store)
+                outcomes[place] = _outcome(study, *member, {**origin, **spent}, store)
             started = time.perf_counter()
     if outcomes.keys() == places.keys():
         store.scratch(unit.key).clear()

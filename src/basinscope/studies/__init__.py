@@ -43,11 +43,11 @@ def title(study: Path) -> str:
     return (text or "").partition("\n")[0].removesuffix(".")
 
 
-def took(results: Path, name: str) -> dict[str, tuple[float, str]]:
+def durations(results: Path, name: str) -> dict[str, tuple[float, str]]:
     """Seconds of computing, and the devices, behind the results of a study in a folder; by scale, where there are any.
 
     Examples:
-        >>> took(Path("nowhere"), "quadratics")
+        >>> durations(Path("nowhere"), "quadratics")
         {}
     """
     origins = {"smoke": results / name / "smoke", "paper": results / name}

@@ -95,14 +95,14 @@ class Ray:
         """The remote function, with what each call of it takes up."""
         have = ray.cluster_resources()
         most = max((node["Resources"].get("GPU", 0) for node in ray.nodes() if node["Alive"]), default=0)
-        wanted = self._gpus if self._gpus is not None else study.gpus if most else 0
-        if wanted > most:
+        needed = self._gpus if self._gpus is not None else study.gpus if most else 0
+        if needed > most:
             raise InputError(
-                f"a unit wants {wanted:g} GPUs, but no node of the Ray cluster has more than {most:g} — lower --gpus"
+                f"a unit wants {needed:g} GPUs, but no node of the Ray cluster has more than {most:g} — lower --gpus"
             )
         slots = have.get("CPU", 1.0)
-        self.workers = max(1, int(min(slots, have["GPU"] / wanted) if wanted else slots))
-        return ray.remote(num_cpus=1, num_gpus=wanted, max_retries=0)(remote)
+        self.workers = max(1, int(min(slots, have["GPU"] / needed) if needed else slots))
+        return ray.remote(num_cpus=1, num_gpus=needed, max_retries=0)(remote)
 
 
 def remote(reference: str, folders: tuple[str, ...], url: str, unit: Mapping[str, Any]) -> dict[str, Any]:
@@ -117,8 +117,8 @@ def remote(reference: str, folders: tuple[str, ...], url: str, unit: Mapping[str
 def death_on_ray(ray: Any, error: Exception) -> Death:
     """Ray says of a node that it was lost, and of a worker that it died, but not by which signal."""
     kind = type(error).__name__
-    lost = (ray.exceptions.NodeDiedError, ray.exceptions.LocalRayletDiedError, ray.exceptions.ObjectLostError)
-    return Death(f"Ray reports {kind}", isinstance(error, lost), str(error))
+    losses = (ray.exceptions.NodeDiedError, ray.exceptions.LocalRayletDiedError, ray.exceptions.ObjectLostError)
+    return Death(f"Ray reports {kind}", isinstance(error, losses), str(error))
 
 
 @cache

@@ -63,9 +63,9 @@ class Slurm:
         executor = self._executor(plan, plan.store.files.folder / "slurm")
         folders = search_path()
         open_keys = {key for unit in units for key in unit.wanted}
-        idle, lost = 0, 0  # rounds in a row without an outcome: ended by themselves, and from outside
+        idle, killed = 0, 0  # rounds in a row without an outcome: ended by themselves, and from outside
         reason = ""
-        while open_keys and idle < TRIES and lost < KILLS and plan.more():
+        while open_keys and idle < TRIES and killed < KILLS and plan.more():
             until = time.time() + plan.seconds_left()
             open_units = [replace(unit, until=until) for unit in units if unit.wanted & open_keys]
             shares = [share for number in range(self.workers) if (share := open_units[number :: self.workers])]
@@ -83,19 +83,19 @@ class Slurm:
                     if not ended:
                         time.sleep(self._poll)
                 reason = next((_fatal(task) for task in tasks if task.done()), "")
-                outside = any(_lost(task) for task in tasks)
+                outside = any(_killed(task) for task in tasks)
             finally:
                 for task in tasks:
                     if not task.done():
                         task.cancel()
             if stored:
-                idle, lost = 0, 0
+                idle, killed = 0, 0
             elif outside:
-                lost += 1
+                killed += 1
             else:
                 idle += 1
         if plan.more():
-            line, _, words = f"{idle + lost} rounds of tasks in a row stored nothing: {reason}".partition("\n")
+            line, _, words = f"{idle + killed} rounds of tasks in a row stored nothing: {reason}".partition("\n")
             for unit in units:
                 if unit.wanted & open_keys:
                     yield given_up(plan, unit, line, words)
@@ -110,12 +110,12 @@ class Slurm:
         except RuntimeError as error:
             raise InputError(f"Slurm cannot be used from here: {error}") from error
         gpus = plan.study.gpus if self._gpus is None else self._gpus
-        wanted = {"gpus_per_node": max(1, round(gpus))} if gpus else {}
+        gpu_options = {"gpus_per_node": max(1, round(gpus))} if gpus else {}
         executor.update_parameters(
             name=f"basinscope-{plan.study.name}",
             timeout_min=self._minutes,
             cpus_per_task=1,
-            **wanted,
+            **gpu_options,
             **self._parameters,
         )
         return executor
@@ -128,19 +128,19 @@ def share_of_work(reference: str, folders: list[str], url: str, units: list[dict
         work(study, Unit.from_plain(unit), store)
 
 
-def _appeared(store: Store, wanted: set[str]) -> Iterator[JobOutcome]:
+def _appeared(store: Store, keys: set[str]) -> Iterator[JobOutcome]:
     """Outcomes of wanted jobs that the store holds by now."""
     listing = store.results()
-    for key in [key for key in map(recorded_key, listing) if key in wanted and key is not None]:
+    for key in [key for key in map(recorded_key, listing) if key in keys and key is not None]:
         try:
             yield JobOutcome(key, store.verified(key, listing))
         except Damaged:
             continue  # not all of it is visible yet
-    for key in store.failed() & wanted:
+    for key in store.failed() & keys:
         yield JobOutcome(key, None, store.failure(key)["error"])
 
 
-def _lost(task: Any) -> bool:
+def _killed(task: Any) -> bool:
     """Whether a task was ended by something that is no business of its own."""
     return not task.paths.result_pickle.exists() and task.state.partition(" ")[0] in _FROM_OUTSIDE
 
