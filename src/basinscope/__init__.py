@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from .estimates import Check as Check
     from .estimates import Estimate as Estimate
     from .landscape import Landscape as Landscape
+    from .language.model import LanguageModel as LanguageModel
     from .measures.coefficient import LearningCoefficient as LearningCoefficient
     from .measures.comparison import Comparison as Comparison
     from .measures.comparison import compare as compare
@@ -79,6 +80,7 @@ _HOMES = {
     "Criteria": "measures.criteria",
     "Estimate": "estimates",
     "Landscape": "landscape",
+    "LanguageModel": "language.model",
     "LearningCoefficient": "measures.coefficient",
     "LlcAlong": "measures.llc_along",
     "Nominal": "sampling.clock",

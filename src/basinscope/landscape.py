@@ -462,6 +462,12 @@ def check_landscape(land: Any) -> None:
         ...
         basinscope.errors.InputError: land must be a Landscape, got int — make one with bs.Landscape(model, ...)
     """
+    if getattr(land, "in_place", False):
+        raise InputError(
+            f"this measure needs a copy of the network, got {type(land).__name__}, whose module is in place — measure "
+            f"bs.Landscape.from_pretrained(model, tokens), or a part of the model by bs.llc, bs.trace, bs.spectrum or "
+            f"bs.soft_rank"
+        )
     if not isinstance(land, Landscape):
         raise InputError(
             f"land must be a Landscape, got {type(land).__name__} — make one with bs.Landscape(model, ...)"

@@ -53,14 +53,20 @@ def explained() -> Iterator[None]:
         ) from error
 
 
-def unwrapped(model: nn.Module) -> nn.Module:
-    """The network inside a wrapper that spreads it over devices; refused where it is compiled or has no weights yet."""
+def unwrapped(model: nn.Module, *, sharded: bool = False) -> nn.Module:
+    """The network inside a wrapper that spreads it over devices; refused where it is compiled or has no weights yet.
+
+    Args:
+        model: the network.
+        sharded: whether its weights may be spread over processes.
+    """
     while isinstance(model, (nn.DataParallel, nn.parallel.DistributedDataParallel)):
         model = model.module
     if any(isinstance(module, torch.jit.ScriptModule) for module in model.modules()):
         raise InputError("the model is compiled by torch.jit: pass the plain module that it was made of")
     _refuse_quantized(model)
-    _refuse_sharded(model)
+    if not sharded:
+        _refuse_sharded(model)
     lazy = [name for name, value in model.named_parameters() if isinstance(value, nn.parameter.UninitializedParameter)]
     if lazy:
         raise InputError(f"'{lazy[0]}' is of a lazy layer without weights yet — make one forward pass first")

@@ -1,4 +1,4 @@
-"""A network that FSDP2 spreads over two processes is refused with a sentence, and works once it is gathered."""
+"""A network that FSDP2 spreads over two processes: no landscape copies it, and the lean walk goes on it where it is."""
 
 import os
 
@@ -7,8 +7,22 @@ import torch
 import torch.multiprocessing as mp
 
 import basinscope as bs
+from basinscope.measures.lean import usual_gamma
 
 distributed = pytest.importorskip("torch.distributed")
+
+
+def _walked(net):
+    """λ̂ by the lean walk, what is seen on the way, and whether this process's weights are as they were."""
+    tokens = torch.randint(8, (64, 6), generator=torch.Generator().manual_seed(1))
+    land = bs.LanguageModel(net, tokens)
+    before = [getattr(each, "_local_tensor", each).detach().clone() for each in net.parameters()]
+    est = bs.llc(
+        land, nbeta=100.0, gamma=20.0, batch_size=32, chains=6, draws=120, seed=0, budget=bs.Nominal(5), progress=False
+    )
+    after = [getattr(each, "_local_tensor", each).detach() for each in net.parameters()]
+    diagnostics = {key: est.diagnostics[key] for key in ("virial", "gamma", "dimension", "loss", "curvature")}
+    return est.value, est.stderr, diagnostics, usual_gamma(land), all(map(torch.equal, before, after))
 
 
 def _process(rank, folder):
@@ -40,6 +54,7 @@ def _process(rank, folder):
         whole.load_state_dict(weights)
         gathered = bs.Landscape(whole, "cross_entropy", data).per_sample()
         torch.save((words, plain, gathered), f"{folder}/result.pt")
+    torch.save(_walked(net), f"{folder}/walked{rank}.pt")
     distributed.barrier()
     distributed.destroy_process_group()
 
@@ -52,3 +67,17 @@ def test_two_processes(tmp_path):
     assert "sharded over processes" in words
     assert "get_model_state_dict" in words
     assert torch.equal(plain, gathered)
+    (ours, stderr, seen, gamma, back), (theirs, *_, back_there) = (
+        torch.load(tmp_path / f"walked{rank}.pt", weights_only=False) for rank in range(2)
+    )
+    assert back
+    assert back_there
+    assert ours == theirs
+    torch.manual_seed(0)
+    alone, error, expected, usual, _ = _walked(bs.zoo.models.transformer(8, 6, layers=1, width=8, heads=2))
+    assert gamma == pytest.approx(usual, rel=1e-5)
+    assert seen["dimension"] == expected["dimension"]
+    assert seen["loss"] == pytest.approx(expected["loss"], rel=1e-5)
+    assert seen["curvature"] == pytest.approx(expected["curvature"], rel=0.6)  # power iterations from another start
+    assert seen["virial"] == pytest.approx(expected["virial"], abs=0.1)
+    assert abs(ours - alone) < 6 * (stderr**2 + error**2) ** 0.5

@@ -11,10 +11,13 @@ import torch
 from numpy.typing import NDArray
 
 from ..landscape import Landscape, watanabe_nbeta
+from ..language.model import LanguageModel
 from ..progress import Report
 from ..sampling.calibration import Resolution
 from ..sampling.diagnostics import split_rhat
 from ..sampling.lean.strategy import USUAL, Options, Walked, is_lean, walked
+from ..sampling.lean.team import team_of
+from ..sampling.lean.weights import local
 from .basin import above_the_bottom
 from .coefficient import LearningCoefficient, at_minimum
 from .llc_checks import llc_checks
@@ -26,25 +29,34 @@ Array = NDArray[np.float64]
 
 def walks_lean(land: Any, settings: Mapping[str, Any]) -> bool:
     """Whether λ̂ of a landscape with these settings is taken by the lean walk."""
-    return isinstance(land, Landscape) and is_lean(land, settings.get("sampler", "auto"))
+    return isinstance(land, (Landscape, LanguageModel)) and is_lean(land, settings.get("sampler", "auto"))
 
 
 def lean_llc(
-    land: Landscape, settings: Mapping[str, Any], report: Report, options: Options = USUAL
+    land: Landscape | LanguageModel, settings: Mapping[str, Any], report: Report, options: Options = USUAL
 ) -> LearningCoefficient:
     """λ̂ from chains that walk on the network's own weights, one after another."""
     nbeta, gamma, chosen = checked(settings)
-    at = Resolution(nbeta or watanabe_nbeta(land.n), gamma or usual_gamma(land))
+    at = Resolution(_nbeta(land, nbeta), gamma or usual_gamma(land))
     return estimate_of(land, walked(land, chosen, at, report, options), chosen.rtol, gamma is not None)
 
 
-def usual_gamma(land: Landscape) -> float:
+def _nbeta(land: Landscape | LanguageModel, asked: float | None) -> float:
+    """nβ of the mean loss of a sample, from what was asked for in the landscape's units, or n/log n of these."""
+    if isinstance(land, LanguageModel):
+        return land.per_sequence(asked or watanabe_nbeta(land.count))
+    return asked or watanabe_nbeta(land.n)
+
+
+def usual_gamma(land: Landscape | LanguageModel) -> float:
     """d/‖w*‖², tensor by tensor."""
-    square = sum(float(value.square().sum(dtype=torch.float64)) for value in land.parameters.values())
+    tensors = list(land.parameters.values())
+    own = sum(local(tensor.detach()).square().sum(dtype=torch.float64) for tensor in tensors)
+    square = float(team_of(tensors).summed(torch.as_tensor(own)))
     return land.dimension / square if square > 0 else 1.0
 
 
-def estimate_of(land: Landscape, walk: Walked, rtol: float, asked: bool) -> LearningCoefficient:
+def estimate_of(land: Landscape | LanguageModel, walk: Walked, rtol: float, asked: bool) -> LearningCoefficient:
     """The estimate with its verdict; `asked`: whether somebody asked for that γ."""
     diagnostics = _diagnostics(land, walk, rtol)
     if asked:
@@ -63,7 +75,7 @@ def estimate_of(land: Landscape, walk: Walked, rtol: float, asked: bool) -> Lear
     return LearningCoefficient("llc", value, stderr, llc_checks(value, stderr, diagnostics), diagnostics, freedom)
 
 
-def _diagnostics(land: Landscape, walk: Walked, rtol: float) -> dict[str, Any]:
+def _diagnostics(land: Landscape | LanguageModel, walk: Walked, rtol: float) -> dict[str, Any]:
     pace, started = walk.pace, len(walk.chains) + walk.lost
     diagnostics: dict[str, Any] = {
         "nbeta": walk.at.nbeta,
@@ -90,6 +102,8 @@ def _diagnostics(land: Landscape, walk: Walked, rtol: float) -> dict[str, Any]:
         "step_seconds": walk.step_seconds,
         "schedule": None if walk.schedule is None else walk.schedule.to_dict(),
     }
+    if isinstance(land, LanguageModel):
+        diagnostics |= _in_tokens(land, walk)
     if walk.result is None or walk.virial is None:
         return diagnostics
     worst, ratio = walk.virial.worst
@@ -110,6 +124,23 @@ def _diagnostics(land: Landscape, walk: Walked, rtol: float) -> dict[str, Any]:
     }
 
 
+def _in_tokens(land: LanguageModel, walk: Walked) -> dict[str, Any]:
+    """What the settings mean in tokens and in sequences, and how fast it went."""
+    each = land.tokens_per_sequence
+    both = {"nbeta_per_sequence": walk.at.nbeta, "nbeta_per_token": walk.at.nbeta * each}
+    return {
+        "nbeta": both[f"nbeta_per_{land.units}"],
+        "n": land.count,
+        "loss": walk.loss / (each if land.units == "token" else 1.0),
+        "units": land.units,
+        **both,
+        "sequences": land.n,
+        "tokens": land.tokens,
+        "loss_per_token": walk.loss / each,
+        "tokens_per_second": walk.batch * land.length / walk.step_seconds,
+    }
+
+
 def _rows(walk: Walked) -> Array:
     """nβ·excess of all chains, (chains, draws), those of smaller steps thinned, without the lift of their size."""
     length = min(len(chain.record.excess) for chain in walk.chains)
@@ -122,9 +153,11 @@ def _rows(walk: Walked) -> Array:
 
 
 def _rhat(walk: Walked) -> float:
-    """Split-R̂ of the chains, each size about its own mean."""
+    """Split-R̂ of the chains, each size about its own mean; infinite where they are too short for one."""
     rows = _rows(walk)
     half = rows.shape[1] // 2
+    if half < 2:
+        return math.inf
     halves = rows[:, : 2 * half].reshape(2 * len(rows), half)
     return split_rhat(halves.mean(1), float(halves.var(1, ddof=1).mean()), half)
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Unpack
+from typing import Any, Unpack, cast
 
 import numpy as np
 import torch
 
 from ..landscape import Landscape
+from ..language.model import LanguageModel
 from ..progress import tracked
 from ..sampling.local import Outcome, Sampler
 from ..sampling.quadratic import Quadratic
@@ -16,7 +17,7 @@ from .basin import CALIBRATED, note, split
 from .coefficient import LearningCoefficient, at_minimum
 from .lean import lean_llc, walks_lean
 from .llc_checks import llc_checks
-from .posterior import Posterior, landscape_of, posterior_of
+from .posterior import Posterior, posterior_of
 from .settings import Sampling, takes_settings
 
 _TRACE_BLOCKS = 256
@@ -25,7 +26,9 @@ _ROUNDING_OF_DROP = 1e-6
 
 
 @takes_settings
-def llc(land: Landscape | Posterior, *, progress: bool = True, **settings: Unpack[Sampling]) -> LearningCoefficient:
+def llc(
+    land: Landscape | LanguageModel | Posterior, *, progress: bool = True, **settings: Unpack[Sampling]
+) -> LearningCoefficient:
     """Local learning coefficient λ̂ = nβ (E[L_n(w)] − L_n(w*)) (Lau et al. 2023, https://arxiv.org/abs/2308.12108).
 
     The mean is over the local posterior ∝ exp(−nβ L_n(w) − (γ/2)‖w − w*‖²). On a quadratic basin λ̂ is half the soft
@@ -34,7 +37,8 @@ def llc(land: Landscape | Posterior, *, progress: bool = True, **settings: Unpac
     Nothing needs to be set.
 
     Args:
-        land: the landscape, or its `posterior`, whose nβ and γ are then those of λ̂.
+        land: the landscape, or its `posterior`, whose nβ and γ are then those of λ̂; or a `LanguageModel`, whose nβ
+            counts its units.
         progress: show a bar when it takes over a second.
         settings: `nbeta` (n/log n unless given), `gamma`, `sampler`, `budget` and all others of `posterior`.
 
@@ -53,7 +57,7 @@ def llc(land: Landscape | Posterior, *, progress: bool = True, **settings: Unpac
     """
     with tracked("llc", progress) as report:
         if walks_lean(land, settings):
-            return lean_llc(landscape_of(land), settings, report)
+            return lean_llc(cast(Landscape | LanguageModel, land), settings, report)
         post = posterior_of(land, settings, report)
     return estimate_of(post.sampler, post.outcome)
 

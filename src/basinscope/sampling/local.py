@@ -142,7 +142,7 @@ class Sampler:
     """
 
     def __init__(self, land: Landscape, settings: Settings) -> None:
-        if settings.sampler == "lean" or getattr(land, "in_place", False):
+        if settings.sampler == "lean":
             raise InputError("the lean walk keeps no draws and gives λ̂ alone — call bs.llc(land)")
         self.land = land
         self.settings = settings

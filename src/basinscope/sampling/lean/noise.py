@@ -30,10 +30,11 @@ class CounterNoise:
 
     Args:
         seed, chain: of the chain.
+        rank: of the process, where several hold a part of each tensor.
     """
 
-    def __init__(self, seed: int, chain: int) -> None:
-        self._key = (seed, chain)
+    def __init__(self, seed: int, chain: int, rank: int = 0) -> None:
+        self._key = (seed, chain, rank) if rank else (seed, chain)
         self._generators: dict[torch.device, torch.Generator] = {}
 
     def generator(self, device: torch.device, step: int, tensor: int) -> torch.Generator:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ...errors import InputError
 from ...samples import Samples
-from .weights import Weights, local
+from .weights import Weights
 
 Act = Callable[[int, Tensor], None]  # what is to be done with the gradient of the tensor of that number
 _GIGABYTE = 1e9
@@ -73,7 +73,7 @@ class Passes:
                 break
             except torch.OutOfMemoryError as error:
                 self.shrink(error)
-        self.unused = {number for number, count in enumerate(self._arrivals) if count == 0}
+        self.unused = {number for number, leaf in enumerate(self._weights.leaves) if leaf.grad is None}
         if any(count > 1 for count in self._arrivals):  # as of re-entrant checkpoints, which come back to a tensor
             self._early = False
         self.forget()
@@ -110,7 +110,7 @@ class Passes:
         """The gradients that the leaves hold."""
         for number, leaf in enumerate(self._weights.leaves):
             if leaf.grad is not None:
-                yield number, local(leaf.grad)
+                yield number, self._weights.part(number, leaf.grad)
 
     def forget(self) -> None:
         """Let go of all gradients."""
@@ -138,7 +138,7 @@ class Passes:
     def _hand_over(self, number: int, leaf: Tensor, act: Act) -> None:
         gradient, leaf.grad = leaf.grad, None
         assert gradient is not None
-        act(number, gradient)
+        act(number, self._weights.part(number, gradient))
 
     def shrink(self, error: torch.OutOfMemoryError) -> None:
         """Half as many samples at once; of one alone, say what is missing."""

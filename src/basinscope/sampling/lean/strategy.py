@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from statistics import median
 from typing import TYPE_CHECKING
@@ -14,16 +14,18 @@ from numpy.typing import NDArray
 
 from ...errors import InputError
 from ...landscape import Landscape
+from ...language.model import LanguageModel, surely
 from ...progress import Report
 from ...samples import Samples, tensors
 from ..calibration import Resolution
 from ..clock import Clock, Schedule, clock_of
 from ..convergence import PRECISE
 from ..equilibrium import Mean
+from .borrowed import Borrowed
 from .means import Chain, Extrapolated, Virial, bottom_of, extrapolated, virial_of
 from .noise import CounterNoise, counter
 from .passes import Passes
-from .subject import Batch, Walkable, subject_of
+from .subject import Batch, Copied, Walkable
 from .tuning import FRACTIONS, LeanPace, equilibration, paced, scales_of, stiffest
 from .walk import PAIRED_EVERY, VIRIAL_EVERY, ChainRecord, LeanWalk, all_losses
 from .weights import Step, Weights
@@ -105,18 +107,25 @@ class Walked:
     schedule: Schedule | None = None
 
 
-def is_lean(land: Landscape, sampler: str) -> bool:
-    """Whether a landscape is walked lean: if asked for, or under `auto` from `LARGE` parameters on and where the
-    landscape is that of a module in place."""
-    return sampler == "lean" or (sampler == "auto" and (land.dimension >= LARGE or getattr(land, "in_place", False)))
+def is_lean(land: Landscape | LanguageModel, sampler: str) -> bool:
+    """Whether a landscape is walked lean: if asked for, where its module is in place, or under `auto` from `LARGE`
+    parameters on."""
+    if isinstance(land, LanguageModel) and sampler not in ("auto", "lean"):
+        raise InputError(
+            f"sampler={sampler!r} needs a copy of the network: a language model in place is walked by 'lean' alone — "
+            f"use bs.Landscape.from_pretrained(model, tokens)"
+        )
+    return sampler == "lean" or isinstance(land, LanguageModel) or (sampler == "auto" and land.dimension >= LARGE)
 
 
-def walked(land: Landscape, settings: Settings, at: Resolution, report: Report, options: Options = USUAL) -> Walked:
-    """LeanWalk lean at a resolution. The network's weights are w* again afterwards, to the bit, whatever happens."""
-    clock = clock_of(settings.budget)
-    subject = subject_of(land)
+def walked(
+    land: Landscape | LanguageModel, settings: Settings, at: Resolution, report: Report, options: Options = USUAL
+) -> Walked:
+    """Walk lean at a resolution. The network's weights are w* again afterwards, to the bit, whatever happens."""
+    subject: Walkable = Borrowed(land) if isinstance(land, LanguageModel) else Copied(land)
+    weights = Weights(subject.leaves, options.delta, subject.slices)
+    clock = weights.team.timed(clock_of(settings.budget))
     with clock.running(), subject.borrowed():
-        weights = Weights(subject.leaves, options.delta)
         size = settings.batch_size or subject.usual_batch
         passes = Passes(subject, weights, size)
         try:
@@ -148,7 +157,7 @@ class _Strategy:
         price = self._price()
         self._keep_base(price)
         scales = self._scales(first)
-        curvature = stiffest(self.walk, first, scales, CounterNoise(self.settings.seed, 0))
+        curvature = stiffest(self.walk, first, scales, self._random(0))
         noise = self._noise(self._batches(1))
         pilot, noise = self._pilot(scales, curvature, noise, price)
         chains, lost, interrupted = self._chains(pilot)
@@ -166,6 +175,9 @@ class _Strategy:
 
     def _batches(self, number: int) -> Iterator[Batch]:
         return self.subject.batches(self.walk.batch, counter(self.settings.seed, number, 1))
+
+    def _random(self, number: int) -> CounterNoise:
+        return CounterNoise(self.settings.seed, number, self.weights.team.rank)
 
     def _moving(self) -> list[bool]:
         return [number not in self.passes.unused for number in range(len(self.weights.names))]
@@ -213,7 +225,7 @@ class _Strategy:
     def _scales(self, batch: Samples) -> list[float]:
         if self.options.scales is not None:
             return [self.options.scales[name] for name in self.weights.names]
-        rows = equilibration(self.walk, batch, CounterNoise(self.settings.seed, 0))
+        rows = equilibration(self.walk, batch, self._random(0))
         return scales_of(rows, self.weights.sizes)
 
     def _noise(self, batches: Iterator[Batch]) -> Array:
@@ -268,8 +280,7 @@ class _Strategy:
         """One chain; once more with smaller micro-batches, where it has run out of memory."""
         while True:
             try:
-                noise = CounterNoise(self.settings.seed, number)
-                return self.walk.chain(step, steps, noise, self._batches(10 + number))
+                return self.walk.chain(step, steps, self._random(number), self._batches(10 + number))
             except torch.OutOfMemoryError as error:
                 self.passes.shrink(error)
 
@@ -335,13 +346,3 @@ def _chained(records: list[ChainRecord], traces: list[Array]) -> list[Chain]:
         return []
     noise = np.mean(traces, axis=0)
     return [Chain(record, noise) for record in records]
-
-
-def surely(act: Callable[[], None]) -> None:
-    """Do what may be done again and again, until no interruption comes between."""
-    while True:
-        try:
-            act()
-            return
-        except KeyboardInterrupt:
-            continue

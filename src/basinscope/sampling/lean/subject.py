@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import NamedTuple, Protocol
 
@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from ...landscape import Landscape
+from ...parts import Piece
 from ...samples import Samples
 
 
@@ -25,12 +26,14 @@ class Walkable(Protocol):
 
     Attributes:
         leaves: the tensors that move, by name.
+        slices: of those that move in part, which part.
         n: samples that there are.
         indexable: whether samples have numbers, so that a loss at w* can be kept for each.
         usual_batch: samples of a batch, unless told otherwise.
     """
 
     leaves: dict[str, Tensor]
+    slices: Mapping[str, Piece]
     n: int
     indexable: bool
     usual_batch: int
@@ -57,6 +60,7 @@ class Copied:
     def __init__(self, land: Landscape) -> None:
         self._land = land
         self.leaves = {name: value.detach().clone().requires_grad_() for name, value in land.parameters.items()}
+        self.slices: Mapping[str, Piece] = {}  # what is free of a tensor is a leaf of its own
         self.n = land.n
 
     def losses(self, batch: Samples) -> tuple[Tensor, Tensor]:
@@ -83,9 +87,3 @@ def random_indices(n: int, size: int, seed: int) -> Iterator[Tensor]:
     generator = torch.Generator().manual_seed(seed)
     while True:
         yield torch.randint(n, (size,), generator=generator)
-
-
-def subject_of(land: Landscape) -> Walkable:
-    """The subject of a landscape: its module in place, if it is one of that kind, else leaves of its own."""
-    own: Walkable | None = land.subject() if hasattr(land, "subject") else None
-    return Copied(land) if own is None else own

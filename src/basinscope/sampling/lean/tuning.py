@@ -54,11 +54,12 @@ def equilibration(walk: LeanWalk, batch: Samples, noise: CounterNoise) -> list[f
     for number, star in enumerate(weights.star()):
         weights.aim(number, noise.fill(torch.empty_like(star, dtype=torch.float32), 0, number), length)
     _slope_across(walk, batch)
-    rows = [0.0] * len(weights.names)
+    squares = torch.zeros(len(weights.names), dtype=torch.float64)
     for number, gradient in walk.passes.held():
-        rows[number] = float(gradient.square().mean(dtype=torch.float64).sqrt()) / (2 * length)
+        squares[number] = float(gradient.square().sum(dtype=torch.float64))
     walk.passes.forget()
-    return rows
+    means = weights.summed(squares) / torch.tensor(weights.sizes)
+    return [float(mean) / (2 * length) for mean in means.sqrt()]
 
 
 @torch.no_grad()
@@ -70,16 +71,17 @@ def stiffest(walk: LeanWalk, batch: Samples, scales: Sequence[float], noise: Cou
     """
     weights = walk.weights
     length = _NUDGE * _root_mean_square(weights) * math.sqrt(sum(weights.sizes))
-    value, norm = 0.0, 0.0
+    value, norm = 0.0, torch.zeros((), dtype=torch.float64)
     for number, star in enumerate(weights.star()):
         direction = noise.fill(torch.empty_like(star, dtype=torch.float32), 1, number)
-        norm += float(direction.square().sum(dtype=torch.float64))
+        norm += direction.square().sum(dtype=torch.float64).cpu()
         weights.aim(number, direction, length * math.sqrt(scales[number] / sum(weights.sizes)))
-    length *= math.sqrt(norm / sum(weights.sizes))
+    length *= math.sqrt(float(weights.summed(norm)) / sum(weights.sizes))
     for _ in range(_PRODUCTS):
         _slope_across(walk, batch)
         held = dict(walk.passes.held())
-        square = sum(scales[i] * float(held[i].square().sum(dtype=torch.float64)) for i in held)
+        own = sum(scales[i] * float(held[i].square().sum(dtype=torch.float64)) for i in held)
+        square = float(weights.summed(torch.tensor(own, dtype=torch.float64)))
         if not 0 < square < math.inf:
             break
         value = math.sqrt(square) / (2 * length)
@@ -95,7 +97,8 @@ def stiffest(walk: LeanWalk, batch: Samples, scales: Sequence[float], noise: Cou
 
 def _root_mean_square(weights: Weights) -> float:
     """Of w*; 1 where that has no scale."""
-    square = sum(float(star.square().sum(dtype=torch.float64)) for star in weights.star())
+    own = sum(float(star.square().sum(dtype=torch.float64)) for star in weights.star())
+    square = float(weights.summed(torch.tensor(own, dtype=torch.float64)))
     return math.sqrt(square / sum(weights.sizes)) if square > 0 else 1.0
 
 

@@ -13,7 +13,7 @@ from torch import Tensor
 from .noise import CounterNoise
 from .passes import Passes
 from .subject import Batch, Walkable
-from .weights import Step, Weights, local
+from .weights import Step, Weights
 
 VIRIAL_EVERY = 4  # steps between two looks at the virials
 PAIRED_EVERY = 4  # steps between two losses at w*, where these are not kept
@@ -90,9 +90,9 @@ class LeanWalk:
     def noise_traces(self, batches: Iterator[Batch], pairs: int) -> Array:
         """Tr of the covariance of nβ∇L_B where the chain is, tensor by tensor: half the squared difference of the
         gradients of two batches, on average."""
-        traces = np.zeros(len(self.weights.names))
+        traces = torch.zeros(len(self.weights.names), dtype=torch.float64)
         if not self.noisy:
-            return traces
+            return np.asarray(traces)
         for _ in range(pairs):
             for sign in (1.0, -1.0):
                 batch = next(batches).samples
@@ -100,7 +100,7 @@ class LeanWalk:
             for number, gradient in self.passes.held():
                 traces[number] += float(gradient.square().sum(dtype=torch.float64)) / (2 * pairs)
             self.passes.forget()
-        return traces
+        return np.asarray(self.weights.summed(traces))
 
     def _advance(
         self, step: Step, noise: CounterNoise, time: int, batch: Batch, looks_too: bool, looks: list[Tensor]
@@ -110,15 +110,16 @@ class LeanWalk:
 
         def take_up(number: int, gradient: Tensor) -> None:
             if looks_too:
-                delta, here = self.weights.displacement(number), local(gradient)
-                sums = [(delta * here).sum(dtype=torch.float64), delta.square().sum(dtype=torch.float64)]
+                delta = self.weights.displacement(number)
+                sums = [(delta * gradient).sum(dtype=torch.float64), delta.square().sum(dtype=torch.float64)]
                 seen[number] = torch.stack(sums)
             self.weights.move(number, gradient, step, noise, time)
 
         losses = self.passes.step(batch.samples, self.nbeta / batch.samples.n, take_up)
         if looks_too:
             nothing = torch.zeros(2, dtype=torch.float64, device=losses.device)
-            looks.append(torch.stack([seen.get(i, nothing) for i in range(len(self.weights.names))], 1))
+            each = torch.stack([seen.get(i, nothing) for i in range(len(self.weights.names))], 1)
+            looks.append(self.weights.team.summed(each))
         return losses.sum()
 
     def _base(self, batch: Batch) -> Tensor:

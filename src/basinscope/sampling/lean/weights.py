@@ -11,7 +11,9 @@ import torch
 from torch import Tensor
 
 from ...errors import InputError
+from ...parts import Piece
 from .noise import CounterNoise, stochastically_rounded
+from .team import Team, team_of
 
 DELTAS = (None, "float32", "bfloat16")  # how δ = w − w* may be kept; None: by the weights themselves
 
@@ -51,14 +53,28 @@ class Weights:
     Args:
         leaves: the tensors, by name.
         delta: how δ is kept, one of `DELTAS`.
+        slices: of those that are free in part, which part it is.
+
+    Attributes:
+        team: the processes over which they are spread.
+        sizes: the number of entries of each, wherever they are.
     """
 
-    def __init__(self, leaves: Mapping[str, Tensor], delta: str | None = None) -> None:
+    def __init__(
+        self, leaves: Mapping[str, Tensor], delta: str | None = None, slices: Mapping[str, Piece] | None = None
+    ) -> None:
         if delta not in DELTAS:
             raise InputError(f"delta must be one of {', '.join(map(repr, DELTAS))}, got {delta!r}")
         self.names = list(leaves)
         self.leaves = list(leaves.values())
-        self._here = [local(leaf.detach()) for leaf in self.leaves]
+        self.team: Team = team_of(self.leaves)
+        self._slices = [_on((slices or {}).get(name), leaf.device) for name, leaf in leaves.items()]
+        self._whole = [local(leaf.detach()) for leaf in self.leaves]
+        self._here = [self.part(number, whole) for number, whole in enumerate(self._whole)]
+        self.sizes = [
+            leaf.numel() if piece is None else here.numel()
+            for leaf, piece, here in zip(self.leaves, self._slices, self._here, strict=True)
+        ]
         self._star = [here.clone() for here in self._here]
         self._away: list[Tensor] | None = None
         if delta is not None or any(here.dtype.itemsize < 4 for here in self._here):
@@ -67,9 +83,20 @@ class Weights:
         self._momentum: list[Tensor] | None = None
         self._at_star = [False] * len(self._here)  # whether w holds w*, and, with no δ apart, `_star` holds w
 
-    @property
-    def sizes(self) -> list[int]:
-        return [here.numel() for here in self._here]
+    def part(self, number: int, tensor: Tensor) -> Tensor:
+        """What is free of a tensor, or of its gradient, as far as this process has it."""
+        piece, here = self._slices[number], local(tensor)
+        return here if piece is None else here.index_select(piece.axis, piece.index)  # type: ignore[arg-type]
+
+    def _written(self, number: int) -> None:
+        """What is free of a tensor into the tensor; it is the tensor itself, unless it is a slice."""
+        piece = self._slices[number]
+        if piece is not None:
+            self._whole[number].index_copy_(piece.axis, piece.index, self._here[number])  # type: ignore[arg-type]
+
+    def summed(self, values: Tensor) -> Tensor:
+        """Sums over what this process has of each tensor, on the CPU, as sums over all of it."""
+        return self.team.summed(values.to(self._here[0].device)).cpu()
 
     def star(self) -> list[Tensor]:
         """w*, while the network is not exchanged for it."""
@@ -100,10 +127,11 @@ class Weights:
 
     @torch.no_grad()
     def move(self, number: int, gradient: Tensor, step: Step, noise: CounterNoise, time: int) -> None:
-        """Step number `time` of one tensor, by its gradient of nβL."""
-        here, star, gradient = self._here[number], self._star[number], local(gradient)
+        """Step number `time` of one tensor, by the gradient of nβL in what is free of it."""
+        here, star = self._here[number], self._star[number]
         if self._away is None:
             self._push(number, here, star, gradient, step, noise, time)
+            self._written(number)
             return
         away = self._away[number]
         delta = away.to(work(here))  # itself, if it is kept so
@@ -113,6 +141,7 @@ class Weights:
             away.copy_(stochastically_rounded(delta, rounding))
             delta = away.to(delta.dtype)
         torch.add(star, delta, out=here) if here.dtype == delta.dtype else here.copy_(delta.add(star))
+        self._written(number)
 
     def _push(
         self,
@@ -160,12 +189,14 @@ class Weights:
         if self._away is not None:
             self._away[number].copy_(delta)
         self._here[number].copy_(delta.add_(self._star[number]))
+        self._written(number)
 
     @torch.no_grad()
     def mirror(self) -> None:
         """From w* + δ to w* − δ."""
         for number, (here, star) in enumerate(zip(self._here, self._star, strict=True)):
             self.aim(number, self.displacement(number), -1.0) if self._away is not None else here.lerp_(star, 2.0)
+            self._written(number)
 
     @contextmanager
     def at_star(self) -> Iterator[None]:
@@ -185,6 +216,7 @@ class Weights:
             self._at_star[number] = True
             if kept is not None:
                 star.copy_(kept)
+            self._written(number)
 
     @torch.no_grad()
     def _exchange_back(self) -> None:
@@ -192,11 +224,12 @@ class Weights:
             if self._away is not None:
                 self._at_star[number] = False
                 here.copy_(self._away[number].to(work(here)).add_(star))
-                continue
-            kept = star.clone()
-            star.copy_(here)
-            self._at_star[number] = False
-            here.copy_(kept)
+            else:
+                kept = star.clone()
+                star.copy_(here)
+                self._at_star[number] = False
+                here.copy_(kept)
+            self._written(number)
 
     @torch.no_grad()
     def restore(self) -> None:
@@ -207,6 +240,12 @@ class Weights:
             elif self._away is None:
                 star.copy_(here)
             self._at_star[number] = False
+            self._written(number)
+
+
+def _on(piece: Piece | None, device: torch.device) -> Piece | None:
+    """A slice with its places on a device."""
+    return None if piece is None or piece.index is None else Piece(piece.parameter, piece.axis, piece.index.to(device))
 
 
 def local(tensor: Tensor) -> Tensor:
