@@ -71,15 +71,15 @@ def figure(made: Mapping[str, pd.DataFrame], samples: int) -> Any:
         left.errorbar(rows["parameters"], rows[name], 2 * rows[f"{name}_stderr"], color=colour, marker="o",
                       markersize=4, capsize=2, linewidth=1.2, label=words)  # fmt: skip
     left.set_ylabel("half the squared error")
-    for name, colour, words in (
-        ("llc", POINT, "λ̂"), ("basin", BULK, "basin"), ("half_soft_rank", RANK, "½ soft rank of F"),
-    ):  # fmt: skip
+    for name, colour, words in (("llc", POINT, "λ̂"), ("half_soft_rank", RANK, "½ soft rank of F")):
         middle.errorbar(rows["parameters"], rows[name], 2 * rows[f"{name}_stderr"], color=colour, marker="s",
                         markersize=4, capsize=2, linewidth=1.2, label=words)  # fmt: skip
-    middle.set(ylabel="effective dimension", ylim=(0, None))
-    for axes in (left, middle):
-        axes.legend(frameon=False, fontsize=8, loc="upper left")
-    left.set_ylim(0, 1.35 * float((rows["test_loss"] + 2 * rows["test_loss_stderr"].fillna(0)).max()))
+    middle.plot(rows["parameters"], rows["basin"], color=BULK, marker="o", markersize=8, markerfacecolor="none",
+                linestyle="none", label="basin")  # fmt: skip
+    middle.set_ylabel("effective dimension")
+    for axes, name in ((left, "test_loss"), (middle, "half_soft_rank")):
+        axes.set_ylim(0, 1.35 * float((rows[name] + 2 * rows[f"{name}_stderr"].fillna(0)).max()))
+        axes.legend(frameon=True, framealpha=1, edgecolor="none", fontsize=8, loc="upper left")
     bounds = made["census"]
     ends = np.array([0, 1.1 * bounds["bound"].max()])
     right.plot(ends, ends, color=LINE, linewidth=1.5, label="(d − k)/2")
@@ -151,17 +151,19 @@ def answer(made: Mapping[str, pd.DataFrame], samples: int) -> str:
     if len(descent):
         peak, end = descent.loc[descent["test_loss"].idxmax()], descent.iloc[-1]
         inner = descent.index[0] < peak.name < descent.index[-1]
-        rising = bool((descent["llc"].diff().dropna() > 0).all())
-        shape = (
-            f"has a peak of {peak['test_loss']:.2f} at {peak['parameters']:,.0f} weights and falls to "
+        said.append(
+            f"Over width the loss on new digits shows double descent: it has a peak of {peak['test_loss']:.2f} at "
+            f"{peak['parameters']:,.0f} weights, with {samples * CLASSES:,} outputs to fit, and falls to "
             f"{end['test_loss']:.2f} at {end['parameters']:,.0f}"
             if inner
-            else f"has no peak inside the widths tried (largest at {peak['parameters']:,.0f} weights)"
+            else "Over width the loss on new digits has no peak inside the widths tried (largest at "
+            f"{peak['parameters']:,.0f} weights)"
         )
-        course = "rises throughout" if rising else "does not rise throughout"
+        top = descent.loc[descent["llc"].idxmax()]
         said.append(
-            f"Over width the loss on new digits {shape}, with {samples * CLASSES:,} outputs to fit, while λ̂ {course}, "
-            f"from {descent['llc'].iloc[0]:.1f} to {descent['llc'].iloc[-1]:.1f}"
+            f"λ̂ is {descent['llc'].iloc[0]:.1f} in the narrowest network, {peak['llc']:.1f} where that loss is "
+            f"largest, {end['llc']:.1f} in the widest, and nowhere more than {top['llc']:.1f} (at "
+            f"{top['parameters']:,.0f} weights)"
         )
     if len(bounds):
         good = int((bounds["llc"] <= bounds["bound"] + 2 * bounds["llc_stderr"]).sum())
@@ -169,10 +171,13 @@ def answer(made: Mapping[str, pd.DataFrame], samples: int) -> str:
         sound = bounds["verdict"] == "ok"
         said.append(
             f"{singular} of {len(bounds)} trained classifiers have null directions ({bounds['null'].min()} to "
-            f"{bounds['null'].max()}, of which {bounds['proved'].min()} to {bounds['proved'].max()} are proved), and "
-            f"λ̂ keeps to (d − k)/2 within two standard errors in {good} ({int(sound.sum())} of the λ̂ pass their checks)"
+            f"{bounds['null'].max()}, of which {bounds['proved'].min()} to {bounds['proved'].max()} are proved)"
         )
-    return "; ".join(said) + "."
+        said.append(
+            f"λ̂ keeps to its bound (d − k)/2, within two standard errors, in {good} of {len(bounds)}, "
+            f"{int(sound.sum())} of which pass their checks"
+        )
+    return ". ".join(said) + "."
 
 
 def _with(row: Mapping[str, Any], name: str, digits: int) -> str:

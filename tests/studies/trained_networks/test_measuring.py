@@ -65,10 +65,11 @@ def _stored():
 def test_the_answer_follows_the_numbers():
     made = {"descent": descent(_stored()), "census": census(_stored())}
     text = answer(made, 100)
-    assert "has a peak of 1.50 at 760 weights and falls to 0.40 at 6,010" in text
-    assert "λ̂ rises throughout, from 3.5 to 9.5" in text
+    assert "it has a peak of 1.50 at 760 weights, with 1,000 outputs to fit, and falls to 0.40 at 6,010. λ̂" in text
+    assert "λ̂ is 3.5 in the narrowest network, 6.5 where that loss is largest, 9.5 in the widest, and nowhere" in text
     assert "1 of 1 trained classifiers have null directions (18 to 18, of which 17 to 17 are proved)" in text
-    assert text.endswith("λ̂ keeps to (d − k)/2 within two standard errors in 1 (1 of the λ̂ pass their checks).")
+    assert text.endswith("λ̂ keeps to its bound (d − k)/2, within two standard errors, in 1 of 1, 1 of which pass their "
+                         "checks.")  # fmt: skip
     assert made["census"]["bound"].tolist() == [146.5]
     assert made["descent"]["basin"].tolist() == [4.0, 7.0, 10.0]
     assert made["descent"]["at_minimum"].tolist() == [0, 2, 2]
