@@ -25,11 +25,35 @@ SHADES = ("#deebf7", "#9ecae1", "#4292c6", "#084594")
 
 
 def write(table: pd.DataFrame, origin: Mapping[str, Any], folder: Path) -> Sequence[Path]:
-    """Tables, figure and page; their paths."""
+    """Tables, figures and page; their paths."""
     made = choices(table)
-    picture = folder / "choices.png"
-    figure(made).savefig(picture, dpi=130)
-    return [*csv_files({"choices": made}, folder), picture, readme(page(table, made, origin), folder)]
+    pictures = [folder / "duel.png", folder / "choices.png"]
+    duel(table).savefig(pictures[0], dpi=130)
+    figure(made).savefig(pictures[1], dpi=130)
+    return [*csv_files({"choices": made}, folder), *pictures, readme(page(table, made, origin), folder)]
+
+
+def duel(table: pd.DataFrame) -> Any:
+    """Regret of WBIC less that of WAIC for every truth and n, with 95 % intervals."""
+    drawn, (axes,) = panels(1, 1, width=7.0, height=4.6)
+    colours = {"WAIC": COLOURS["waic"], "WBIC": COLOURS["wbic"], "neither": COLOURS["aic"]}
+    words = {"WAIC": "WAIC chooses better", "WBIC": "WBIC chooses better", "neither": "neither, at 95 %"}
+    truths, sizes = list(dict.fromkeys(table["truth"])), sorted(table["samples"].unique())
+    ticks = []
+    for row, ((name, n), part) in enumerate(table.groupby(["truth", "samples"], sort=False)):
+        place = row + 0.8 * truths.index(name)
+        difference, error = compared(part, "wbic", "waic")
+        axes.errorbar(difference, place, xerr=1.96 * error, color=colours[_winner(difference, error)], marker="o",
+                      markersize=5, capsize=3, linestyle="none")  # fmt: skip
+        ticks.append((place, f"{TRUTHS[str(name)].title if n == sizes[0] else ''}   n = {n:,}"))
+    axes.set_yticks([place for place, _ in ticks], [label for _, label in ticks], fontsize=9)
+    axes.invert_yaxis()
+    axes.axvline(0, color=COLOURS["bic"], linewidth=0.8)
+    axes.set_xlabel("regret of WBIC − regret of WAIC (bars: 95 % intervals)")
+    for winner, colour in colours.items():
+        axes.errorbar([], [], xerr=[], color=colour, marker="o", markersize=5, linestyle="none", label=words[winner])
+    axes.legend(frameon=False, fontsize=9, loc="lower right")
+    return drawn
 
 
 def figure(made: pd.DataFrame) -> Any:
@@ -89,6 +113,7 @@ def page(table: pd.DataFrame, made: pd.DataFrame, origin: Mapping[str, Any]) -> 
         "data, less that of the best candidate for the same data. WBIC, free energy and BIC estimate the evidence; "
         "WAIC, LOO, TIC and AIC the loss on new data. The size of a candidate is its degree plus one (regular), its "
         "rank, its number of tanh units, or its number of mixture components.", "",
+        "![WBIC against WAIC](duel.png)", "",
         "![Regret, and sizes chosen](choices.png)", "",
         "Averaged over n:", "",
         *extremes(made), "",

@@ -54,7 +54,7 @@ def test_a_small_selection_from_end_to_end(tmp_path):
     assert run(STUDY, tmp_path / "store", settings=settings, progress=False).complete
     results = Results(STUDY, resolved(STUDY, "smoke", settings), Store(tmp_path / "store"))
     written = results.write(tmp_path / "out")
-    assert [path.name for path in written[-3:]] == ["choices.csv", "choices.png", "README.md"]
+    assert [path.name for path in written[-3:]] == ["duel.png", "choices.png", "README.md"]
     table = results.table
     assert len(table) == 5 * 2 * 4
     assert (abs(table["waic"] - table["loo"]) < 2).all()
