@@ -44,7 +44,7 @@ class TemperatureSettings(Settings):
     nuts_models: tuple[str, ...] = ("reduced-rank", "mixture", "relu-5")
     nuts_data_sets: int = 1
     prior_draws: int = 40_000
-    engine_draws: int = 1200
+    engine_draws: int = 800
     nuts_draws: int = 100
 
 
