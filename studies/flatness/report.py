@@ -31,7 +31,8 @@ def page(made: Mapping[str, pd.DataFrame], origin: Mapping[str, Any]) -> str:
         "",
         "Written by `basinscope study report flatness`; do not edit. " + _origin(grid, origin),
         "",
-        "Networks of three architectures see 7 × 7 grey images and are trained with Adam and coupled weight decay λ. "
+        "As in [Shoham, Mor-Yosef and Avron (2025)](https://arxiv.org/abs/2506.17809), networks of three architectures "
+        "see 7 × 7 grey images and are trained with Adam and coupled weight decay λ. "
         "The gap is the loss on unseen data less that on training data (the penalty is the same in both). F and C are "
         "written out for each network, on training and on test data; ranks and log-dets are exact unless named "
         "otherwise.",

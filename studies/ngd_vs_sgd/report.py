@@ -28,11 +28,12 @@ def page(table: pd.DataFrame, made: Mapping[str, pd.DataFrame], origin: Mapping[
         "",
         "Written by `basinscope study report ngd-vs-sgd`; do not edit. " + _origin(table, origin),
         "",
-        "Saghir et al. train with “NGD” and SGD at one learning rate and compare λ̂ from SGLD with nβ = 26.4, γ = 100, "
-        "step 1e-4 and no burn-in. Here each comparison is measured (i) that way, (ii) at nβ = n/log n with the "
-        "calibrated estimator, (iii) at equal training loss, and (iv) by ½·soft rank alone, which needs no sampling. "
-        "“NGD (online)” is the optimizer that the papers ran, with the rounding errors of their code, “accurate” the "
-        "same without them; KFAC and the exact Fisher matrix are what they describe.",
+        "[Saghir, Raghavendra, Liu and Gunter (2024)](https://arxiv.org/abs/2409.04913) train with “NGD” and SGD at "
+        "one learning rate and compare λ̂ from SGLD with nβ = 26.4, γ = 100, step 1e-4 and no burn-in. Here each "
+        "comparison is measured (i) that way, (ii) at nβ = n/log n with the calibrated estimator, (iii) at equal "
+        "training loss, and (iv) by ½·soft rank alone, which needs no sampling. “NGD (online)” is the optimizer that "
+        "they ran, with the rounding errors of their code, “accurate” the same without them; KFAC and the exact Fisher "
+        "matrix are what they describe.",
         "",
         "`yes`: the measurement supports the claim at the 5 % level after Holm's correction (or, for series, a rank "
         "correlation beyond 0.8). `no`: it contradicts it. `in part`: some cases support it and none contradicts it. "
