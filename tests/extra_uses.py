@@ -250,6 +250,16 @@ def wandb():
     assert any(Path("wandb").rglob("*.wandb"))
 
 
+def zarr():
+    import basinscope as bs
+
+    land = line()
+    post = bs.posterior(land, gamma=1.0, draws=20, budget=1.0, progress=False)
+    kept = bs.Posterior.load(post.save("run.zarr", train=None), land)
+    assert kept.count == 20
+    assert bs.audit("run.zarr").source == "run.zarr: basinscope"
+
+
 def _whole():
     """The study is complete and none of its jobs failed."""
     from basinscope.runs.store import Store

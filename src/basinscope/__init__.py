@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from . import optim as optim
     from . import training as training
     from . import zoo as zoo
+    from .curvature.operators import operator as operator
     from .curvature.penalty import penalty as penalty
     from .errors import BasinscopeError as BasinscopeError
     from .errors import InputError as InputError
@@ -45,6 +46,8 @@ if TYPE_CHECKING:
     from .measures.posterior import Posterior as Posterior
     from .measures.posterior import plan as plan
     from .measures.posterior import posterior as posterior
+    from .measures.predictions import Predictions as Predictions
+    from .measures.predictions import predict as predict
     from .measures.resolution_curve import ResolutionCurve as ResolutionCurve
     from .measures.resolution_curve import resolution_curve as resolution_curve
     from .measures.selftest import selftest as selftest
@@ -85,6 +88,7 @@ _HOMES = {
     "LlcAlong": "measures.llc_along",
     "Nominal": "sampling.clock",
     "Posterior": "measures.posterior",
+    "Predictions": "measures.predictions",
     "Report": "report.report",
     "ResolutionCurve": "measures.resolution_curve",
     "Schedule": "sampling.clock",
@@ -108,11 +112,13 @@ _HOMES = {
     "loss_distance": "measures.distances",
     "loss_kernel": "measures.covariances",
     "measure": "report.measure",
+    "operator": "curvature.operators",
     "operator_norm": "measures.operator_norm",
     "parameter_error": "measures.distances",
     "penalty": "curvature.penalty",
     "plan": "measures.posterior",
     "posterior": "measures.posterior",
+    "predict": "measures.predictions",
     "quick": "report.measure",
     "resolution_curve": "measures.resolution_curve",
     "selftest": "measures.selftest",

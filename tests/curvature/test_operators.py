@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 import basinscope as bs
+from basins import classifier
 from basinscope.curvature import operators
 from basinscope.curvature.operators import covariance, fisher, hessian, operator, residual
 from basinscope.curvature.tiles import activation_bytes
@@ -292,3 +293,14 @@ def test_single_vectors_go_through_in_larger_batches():
     assert single.tiles.samples > several.tiles.samples
     v = torch.randn(land.dimension, 3, dtype=f64)
     assert torch.allclose(single @ v, several @ v, atol=1e-13)
+
+
+@pytest.mark.parametrize("name", ["hessian", "fisher", "covariance"])
+def test_scipy_sees_the_same_matrix(name):
+    land = classifier()
+    matrix, there = written_out(land, name).numpy(), bs.operator(land, name).to_scipy()
+    assert there.shape == matrix.shape
+    vectors = torch.randn(land.dimension, 3, generator=torch.Generator().manual_seed(0), dtype=land.dtype).numpy()
+    for given in (vectors, vectors[:, 0]):
+        assert there @ given == pytest.approx(matrix @ given, rel=1e-5, abs=1e-6)
+        assert there.H @ given == pytest.approx(matrix @ given, rel=1e-5, abs=1e-6)

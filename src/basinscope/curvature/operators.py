@@ -77,6 +77,28 @@ class CurvatureOperator:
             ) from error
         return (total.T / self.land.n).reshape(v.shape)
 
+    def to_scipy(self) -> Any:
+        """A `scipy.sparse.linalg.LinearOperator`, for SciPy's solvers and eigenvalues: each product copies its vectors.
+
+        Examples:
+            >>> import torch, basinscope as bs
+            >>> from scipy.sparse.linalg import eigsh
+            >>> x = torch.diag(torch.tensor([1.0, 2.0, 3.0, 4.0], dtype=torch.float64))
+            >>> land = bs.Landscape(torch.nn.Linear(4, 1, bias=False).double(), "mse", (x, x[:, :1]))
+            >>> eigsh(bs.operator(land, "hessian").to_scipy(), k=2)[0].round(6).tolist()
+            [2.25, 4.0]
+        """
+        from scipy.sparse.linalg import LinearOperator  # slow to import
+
+        def product(vectors: Any) -> Any:
+            return (self @ torch.tensor(vectors, dtype=self.dtype)).cpu().numpy()
+
+        def vector(column: Any) -> Any:
+            return product(column.reshape(-1))
+
+        shape, kind = (self.dimension, self.dimension), str(self.dtype).removeprefix("torch.")
+        return LinearOperator(shape, matvec=vector, matmat=product, rmatvec=vector, rmatmat=product, dtype=kind)
+
     def _product(self, linear_map: LinearMap, rows: Tensor) -> Tensor:
         def flat(row: Tensor) -> Tensor:
             return self.land.flatten(linear_map(self.land.unflatten(row)))
@@ -216,7 +238,14 @@ def covariance(land: Landscape, *, memory: int | None = None) -> CurvatureOperat
 
 
 def operator(land: Landscape, matrix: str, *, memory: int | None = None) -> CurvatureOperator:
-    """The operator by its name: `hessian`, `fisher` or `covariance`.
+    """The operator by its name: H, F or C of the landscape at w*, never written out.
+
+    `operator @ v` multiplies a tensor (d,) or (d, k), `to_scipy` makes a SciPy `LinearOperator` of it.
+
+    Args:
+        land: the landscape.
+        matrix: `hessian`, `fisher` or `covariance`.
+        memory: bytes that a product may take.
 
     Examples:
         >>> import torch, basinscope as bs

@@ -229,13 +229,13 @@ def _measured(
         if method == "ekfac":
             return _classical(name, source, at, rows, columns, made, memory)
         post = posterior_for_draws(source, at.nbeta / land.n, settings, report)
-        walk, first = Walk(post, report), Observable(post.sampler.losses, rows)
-        second = first if columns is None else Observable(post.sampler.losses, columns)
+        walk, first = Walk(post, report), Observable(post.losses, rows)
+        second = first if columns is None else Observable(post.losses, columns)
         sizes = first.size, second.size
         sums = Sums(post.chains, *sizes, memory, land.device)
         controls = None
         if method == "controlled":
-            known = Classical(post.sampler.losses, post.nbeta, post.gamma, first.given, second.given, sizes, memory)
+            known = Classical(post.losses, post.nbeta, post.gamma, first.given, second.given, sizes, memory)
             controls = Sums(post.chains, *sizes, memory, land.device)
         for delta in walk:
             values = first.at(delta)

@@ -22,7 +22,6 @@ from ..sampling.diagnostics import split_rhat, summarize
 from .checks import (
     Balance,
     Movement,
-    balance_of,
     check_completion,
     check_drift,
     check_mixing,
@@ -193,7 +192,7 @@ def of_posterior(post: Posterior, report: Report, *, memory: float | None = None
     trace = np.empty((chains, count))
     alive = torch.ones(chains, dtype=torch.bool)
     for number, (delta, living) in enumerate(post.draws()):
-        rows = -post.sampler.losses.per_sample(delta)
+        rows = -post.losses.per_sample(delta)
         stream.add(rows)
         if tails is not None:
             tails.add(rows)
@@ -215,22 +214,22 @@ def of_posterior(post: Posterior, report: Report, *, memory: float | None = None
 
 def facts_of(post: Posterior) -> dict[str, Any]:
     """Settings and diagnostics of the chains."""
-    outcome, run = post.outcome, post.outcome.main
+    ran = post.ran
     return {
         "n": post.land.n,
         "dimension": post.land.dimension,
         "nbeta": post.nbeta,
         "gamma": post.gamma,
-        "loss": float(post.sampler.losses.base.mean()),
-        "llc": post.nbeta * outcome.excess,
-        "sampler": outcome.sampler,
+        "loss": float(post.losses.base.mean()),
+        "llc": post.nbeta * ran.excess,
+        "sampler": ran.sampler,
         "chains": post.chains,
-        "step_size": run.step_size,
-        "batch_size": outcome.batch_size,
-        "slope": outcome.slope,
-        "burn_in": run.trace.draws,
-        "interrupted": outcome.interrupted,
-        "schedule": None if outcome.schedule is None else outcome.schedule.to_dict(),
+        "step_size": ran.step_size,
+        "batch_size": ran.batch_size,
+        "slope": ran.slope,
+        "burn_in": ran.burn_in,
+        "interrupted": ran.interrupted,
+        "schedule": ran.schedule,
     }
 
 
@@ -242,15 +241,15 @@ def checks_of(post: Posterior, alive: NDArray[np.bool_], trace: NDArray[np.float
         alive: the chains that lived through the draws.
         trace: a mean over samples at every draw of those, (chains, draws), of the loss or the log-likelihood.
     """
-    outcome = post.outcome
+    ran = post.ran
     return draws_checks(
         dead=int((~alive).sum()),
         chains=len(alive),
-        interrupted=outcome.interrupted,
+        interrupted=ran.interrupted,
         rhat=mixing(trace),
-        slope=outcome.slope,
-        moved=movement(trace, outcome.excess, post.settings.rtol),
-        balance=balance_of(outcome),
+        slope=ran.slope,
+        moved=movement(trace, ran.excess, ran.rtol),
+        balance=ran.balance,
     )
 
 

@@ -74,7 +74,7 @@ def _visited(post: Posterior, samples: int, report: Report) -> Estimate:
     trace = np.empty((chains, count))
     for number, (delta, living) in enumerate(post.draws()):
         indices = visits.next()
-        losses = post.sampler.losses.own_excess(delta, indices)
+        losses = post.losses.own_excess(delta, indices)
         visits.add(indices, losses)
         trace[:, number] = losses.mean(1).cpu().numpy()
         alive = living

@@ -141,6 +141,7 @@ class Walk:
 
     Attributes:
         alive: the chains that lived through all draws, once they have been walked.
+        living: those that live at the present draw.
     """
 
     def __init__(self, post: Posterior, report: Report) -> None:
@@ -148,6 +149,7 @@ class Walk:
             raise InputError(f"observables need at least 2 draws of every chain, got draws={post.count} — draw more")
         self.post, self.report = post, report
         self.alive = np.ones(post.chains, dtype=bool)
+        self.living = self.alive
         self._trace = np.empty((post.chains, post.count))
 
     def __iter__(self) -> Iterator[Tensor]:
@@ -155,6 +157,7 @@ class Walk:
         alive = torch.as_tensor(self.alive)
         for number, (delta, living) in enumerate(self.post.draws()):
             alive, self._number = living, number
+            self.living = living.cpu().numpy()
             yield delta
             self.report(number / self.post.count, f"{number + 1} of {self.post.count} draws")
         self.post.refuse_diverged(alive)
@@ -162,8 +165,13 @@ class Walk:
 
     def note(self, delta: Tensor, values: Tensor | None = None) -> None:
         """The excess loss at the present draw: of its samples' `values`, if these are known, else computed."""
-        excess = self.post.sampler.losses.excess(delta) if values is None else values.mean(1)
+        excess = self.post.losses.excess(delta) if values is None else values.mean(1)
         self._trace[:, self._number] = excess.cpu().numpy()
+
+    @property
+    def latest(self) -> Array:
+        """The excess losses that were noted last, (C,)."""
+        return self._trace[:, self._number]
 
     def checks(self) -> tuple[Check, ...]:
         """Whether the draws are those of the posterior, by the loss along them."""
@@ -176,7 +184,7 @@ class Walk:
 
 def observe(post: Posterior, given: Any, report: Report) -> Observation:
     """Means of an observable over a posterior, in memory for one draw of it."""
-    observable, walk = Observable(post.sampler.losses, given), Walk(post, report)
+    observable, walk = Observable(post.losses, given), Walk(post, report)
     shape = (post.chains, observable.size)
     total, squares, products = (torch.zeros(shape, dtype=torch.float64, device=post.land.device) for _ in range(3))
     first = last = None

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
 import torch
@@ -15,9 +16,11 @@ from ..errors import InputError
 from ..landscape import Landscape, check_landscape
 from ..progress import Report, tracked
 from ..sampling.calibration import resolution
+from ..sampling.chains import ChainLosses
 from ..sampling.draws import draws as onward
 from ..sampling.local import Outcome, Sampler, Settings
 from ..sampling.plan import Plan
+from .checks import Balance, balance_of
 from .settings import Sampling, checked, refuse_settings, takes_settings
 
 if TYPE_CHECKING:
@@ -27,6 +30,37 @@ ENOUGH = 2000  # draws of all chains together, unless the user says otherwise
 MEMORY = 2**30  # bytes, for what is kept of every draw
 _FEWEST = 16  # draws per chain
 DRAWING = ("auto", "hmc", "minibatch")  # samplers whose chains go on to give draws
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What those who judge draws need to know of the run before them.
+
+    Attributes:
+        sampler, step_size, batch_size: what ran.
+        burn_in: draws of the run itself.
+        excess: E[L_n(w) − L_n(w*)].
+        rtol: wanted standard error, relative.
+        slope: relative bias of the mean excess loss at the step of the draws.
+        interrupted: whether somebody stopped it.
+        balance: its virial ratio.
+        schedule: what its clock answered.
+    """
+
+    sampler: str
+    step_size: float
+    batch_size: int | None
+    burn_in: int
+    excess: float
+    rtol: float
+    slope: float
+    interrupted: bool
+    balance: Balance
+    schedule: Mapping[str, Any] | None
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON can hold it."""
+        return asdict(self) | {"balance": self.balance._asdict()}
 
 
 class Posterior:
@@ -62,6 +96,21 @@ class Posterior:
         """How it was to be sampled, and what that was to cost."""
         assert self.outcome.plan is not None  # every run has one
         return self.outcome.plan
+
+    @property
+    def losses(self) -> ChainLosses:
+        """The losses of many chains at once."""
+        return self.sampler.losses
+
+    @property
+    def ran(self) -> Ran:
+        """What is to be known of the run."""
+        outcome, run = self.outcome, self.outcome.main
+        return Ran(
+            outcome.sampler, run.step_size, outcome.batch_size, run.trace.draws, outcome.excess, self.settings.rtol,
+            outcome.slope, outcome.interrupted, balance_of(outcome),
+            None if outcome.schedule is None else outcome.schedule.to_dict(),
+        )  # fmt: skip
 
     @property
     def chains(self) -> int:
@@ -131,6 +180,48 @@ class Posterior:
 
         with tracked("observables", progress) as report:
             return observe(self, observable, report)
+
+    def save(self, path: str | Path, *, weights: bool = True, progress: bool = True, **observables: Any) -> Path:
+        """Write the draws to a Zarr store, draw by draw, in the layout that devinterp 2 and ArviZ read.
+
+        Args:
+            path: a new folder whose name ends in `.zarr`.
+            weights: keep δ = w − w* of every draw, 4 bytes for each parameter, chain and draw (8 in float64); without
+                them the observables are kept, but the posterior cannot be loaded again.
+            progress: show a bar when it takes over a second.
+            observables: φ by name, as for `observe`: data, or a function of the parameters; None for the training
+                samples, whose losses are then ArviZ's `log_likelihood`, too.
+
+        Examples:
+            >>> import tempfile, torch, basinscope as bs
+            >>> x = torch.randn(50, 1, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+            >>> net = torch.nn.Linear(1, 1, bias=False).double()
+            >>> land = bs.Landscape(net, "mse", (x, x))
+            >>> post = bs.posterior(land, gamma=1.0, draws=20)
+            >>> with tempfile.TemporaryDirectory() as folder:
+            ...     path = post.save(f"{folder}/run.zarr", train=None, weight=lambda w: w["weight"])
+            ...     again = bs.Posterior.load(path, land)
+            ...     bool((again.observe().mean == post.observe().mean).all())
+            True
+        """
+        from .kept import save
+
+        with tracked("saving draws", progress) as report:
+            return save(self, Path(path), observables, weights, report)
+
+    @staticmethod
+    def load(path: str | Path, land: Landscape, *, memory: float = MEMORY) -> Posterior:
+        """The posterior that `save` wrote, for whatever asks for draws.
+
+        Args:
+            path: of the Zarr store.
+            land: the landscape that was sampled; other data, other weights are refused.
+            memory: bytes that the draws may take; beyond it they are read again each time.
+        """
+        from .kept import load
+
+        check_landscape(land)
+        return load(path, land, positive("memory", memory))
 
     def refuse_diverged(self, alive: Tensor | None = None) -> None:
         """Chains that all went to infinity have no draws, before drawing or, as `alive` tells, while drawing."""

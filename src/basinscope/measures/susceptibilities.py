@@ -96,7 +96,7 @@ def _of_part(
     with tracked("part", enabled=False) as report:
         post = posterior_for_draws(land, beta, settings, report)
         walk = Walk(post, report)
-    own = Observable(post.sampler.losses)
+    own = Observable(post.losses)
     observables, columns = _probes(land, probes)
     sums = Sums(post.chains, 1, len(columns), memory, land.device)
     for delta in walk:
