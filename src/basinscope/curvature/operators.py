@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.func import grad, jvp, vjp, vmap
 
 from ..errors import InputError
-from ..landscape import Landscape, Parameters, math_attention
+from ..landscape import Landscape, Parameters, check_landscape, math_attention
 from ..losses import logits
 from ..samples import Samples
 from .likelihood import missing_likelihood, output_curvature, with_drawn_labels
@@ -253,6 +253,7 @@ def operator(land: Landscape, matrix: str, *, memory: int | None = None) -> Curv
         >>> operator(land, "fisher").psd
         True
     """
+    check_landscape(land)
     builders = {"hessian": hessian, "fisher": fisher, "covariance": covariance}
     if not isinstance(matrix, str) or matrix not in builders:
         raise InputError(f"matrix must be one of {', '.join(builders)}, got {matrix!r}")
