@@ -317,7 +317,7 @@ class Sampler:
         )  # fmt: skip
         if run.alive.sum() < 2:
             return Outcome(at, plan.sampler, [run], *LOST, math.nan, plan.batch_size)
-        return Outcome(at, plan.sampler, [run], *run.plain(), math.nan, plan.batch_size)  # no control variate
+        return Outcome(at, plan.sampler, [run], *run.charged(run.plain()), math.nan, plan.batch_size)  # not corrected
 
 
 def _part(report: Report, number: int, parts: int, name: str, share: float, text: str) -> None:

@@ -79,7 +79,10 @@ class Run:
 
     def excess(self) -> Mean:
         """Mean excess loss E[L − L(w*)], by all that the virials tell."""
-        mean = self.corrected(self.correction())
+        return self.charged(self.corrected(self.correction()))
+
+    def charged(self, mean: Mean) -> Mean:
+        """A mean excess loss whose error counts what the virials lack."""
         return mean.widened(self.virials().charge(self.above_bottom(mean.value), self.target.nbeta))
 
     def above_bottom(self, excess: float) -> float:
