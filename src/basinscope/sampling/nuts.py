@@ -79,36 +79,8 @@ def nuts(
     whole("seed", seed, 0)
     if not 0 < acceptance < 1:
         raise InputError(f"acceptance must lie strictly between 0 and 1, got {acceptance}")
-    first = start.detach().double().cpu().reshape(-1)
-
-    stopped = False
-
-    def value_and_gradient(position: Array) -> tuple[float, Array]:
-        if stopped:
-            raise RuntimeError("the run was interrupted")  # which ends the chains
-        point = torch.tensor(position, requires_grad=True)
-        with torch.enable_grad():
-            value = log_density(point)
-            (gradient,) = torch.autograd.grad(value, point)
-        return float(value.detach()), gradient.numpy()
-
-    there, slope = value_and_gradient(first.numpy())
-    if not (np.isfinite(there) and np.isfinite(slope).all()):
-        raise InputError(
-            f"the log-density must be finite at the start with its gradient, got {there:g} and a gradient of length "
-            f"{np.linalg.norm(slope):g} — start elsewhere"
-        )
-    model = nutpie.compiled_pyfunc.from_pyfunc(
-        ndim=len(first),
-        make_logp_fn=lambda: value_and_gradient,
-        make_expand_fn=lambda *seeds: lambda position: {"w": position},
-        expanded_dtypes=[np.dtype("float64")],
-        expanded_shapes=[(len(first),)],
-        expanded_names=["w"],
-        make_initial_point_fn=lambda chain: (
-            first.numpy() + jitter * np.random.default_rng(chain).standard_normal(len(first))
-        ),
-    )
+    density = _Density(log_density)
+    model = _model(nutpie, density, _checked_start(density, start), jitter)
     with warnings.catch_warnings(), ThreadPoolExecutor(1) as pool:
         warnings.simplefilter("ignore")
         sampler = nutpie.sample(
@@ -121,11 +93,57 @@ def nuts(
             while not waiting.done():
                 wait([waiting], timeout=_POLL)
         except BaseException:
-            stopped = True
+            density.stopped = True
             wait([waiting])
             sampler.cancel()
             raise
-    trace = waiting.result()
+    return _run_of(waiting.result(), warmup)
+
+
+class _Density:
+    """A log-density and its gradient as functions of an array, which refuse to go on once they are `stopped`."""
+
+    def __init__(self, log_density: LogDensity) -> None:
+        self._log_density = log_density
+        self.stopped = False
+
+    def __call__(self, position: Array) -> tuple[float, Array]:
+        if self.stopped:
+            raise RuntimeError("the run was interrupted")  # which ends the chains
+        point = torch.tensor(position, requires_grad=True)
+        with torch.enable_grad():
+            value = self._log_density(point)
+            (gradient,) = torch.autograd.grad(value, point)
+        return float(value.detach()), gradient.numpy()
+
+
+def _checked_start(density: _Density, start: Tensor) -> Array:
+    """Where chains start, if the density and its gradient are finite there."""
+    first: Array = start.detach().double().cpu().reshape(-1).numpy()
+    there, slope = density(first)
+    if not (np.isfinite(there) and np.isfinite(slope).all()):
+        raise InputError(
+            f"the log-density must be finite at the start with its gradient, got {there:g} and a gradient of length "
+            f"{np.linalg.norm(slope):g} — start elsewhere"
+        )
+    return first
+
+
+def _model(nutpie: Any, density: _Density, first: Array, jitter: float) -> Any:
+    """What nutpie samples."""
+    return nutpie.compiled_pyfunc.from_pyfunc(
+        ndim=len(first),
+        make_logp_fn=lambda: density,
+        make_expand_fn=lambda *seeds: lambda position: {"w": position},
+        expanded_dtypes=[np.dtype("float64")],
+        expanded_shapes=[(len(first),)],
+        expanded_names=["w"],
+        make_initial_point_fn=lambda chain: first + jitter * np.random.default_rng(chain).standard_normal(len(first)),
+    )
+
+
+def _run_of(trace: Any, warmup: int) -> NutsRun:
+    """Draws and what nutpie tells of them."""
     kept, before = trace.sample_stats, trace.warmup_sample_stats
     return NutsRun(
         draws=np.ascontiguousarray(trace.posterior["w"].values),

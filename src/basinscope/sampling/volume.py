@@ -18,6 +18,7 @@ Excess = Callable[[Tensor], Tensor]
 
 _MOVES = 8  # rounds of moves between two levels, at least
 _ACCEPTED = 0.3  # wanted share of moves that stay below the level
+_PILOT_SHARE = 0.3  # of the progress
 _STEPS = (1e-4, 1.0)  # sizes of a move, 1 being a fresh draw
 
 
@@ -96,17 +97,7 @@ def multilevel_splitting(
     """
     generator = torch.Generator(device).manual_seed(seed)
     sampler = _Particles(excess, dimension, gamma, moves, generator, dtype, device)
-    pilot = sampler.start(particles)
-    levels: list[float] = []
-    first = None
-    while not levels or levels[-1] > smallest:
-        median = float(sampler.values(pilot).median())
-        first = median if first is None else first
-        if not median > 0 or (levels and median > 0.999 * levels[-1]):
-            break  # an atom at zero, or particles that no longer move
-        levels.append(max(median, smallest))
-        report(0.3 * math.log(first / levels[-1] + 1) / math.log(first / smallest + 1), f"pilot, ε = {levels[-1]:.2g}")
-        pilot = sampler.below(pilot, levels[-1], 1)
+    levels = _levels(sampler, particles, smallest, report)
     crowd = sampler.start(particles * groups)
     ratios = np.full((groups, len(levels)), -math.inf)
     for number, level in enumerate(levels):
@@ -117,8 +108,25 @@ def multilevel_splitting(
             break
         ratios[:, number] = np.log(shares)
         crowd = sampler.below(crowd, level, groups)
-        report(0.3 + 0.7 * number / len(levels), f"ε = {level:.2g}")
+        report(_PILOT_SHARE + (1 - _PILOT_SHARE) * number / len(levels), f"ε = {level:.2g}")
     return Volumes(np.array(levels), ratios[:, : len(levels)], sampler.evaluations)
+
+
+def _levels(sampler: _Particles, particles: int, smallest: float, report: Report) -> list[float]:
+    """The ladder of levels that a pilot finds: each is the median of K among particles below the one before."""
+    pilot = sampler.start(particles)
+    levels: list[float] = []
+    first = None
+    while not levels or levels[-1] > smallest:
+        median = float(sampler.values(pilot).median())
+        first = median if first is None else first
+        if not median > 0 or (levels and median > 0.999 * levels[-1]):
+            break  # an atom at zero, or particles that no longer move
+        levels.append(max(median, smallest))
+        done = math.log(first / levels[-1] + 1) / math.log(first / smallest + 1)
+        report(_PILOT_SHARE * done, f"pilot, ε = {levels[-1]:.2g}")
+        pilot = sampler.below(pilot, levels[-1], 1)
+    return levels
 
 
 class _Particles:
