@@ -50,7 +50,7 @@ class Cell:
 def run(job: Map) -> list[Row]:
     """Rows of `kind` cell, and for the calibrated batch size also `reference`."""
     land = teacher(trained_classifier(job.data, job.samples, job.widths, job.epochs, job.seed), job.seed)
-    sampler = Sampler(land, Settings(sampler="hmc", budget=Nominal(3 * job.budget), rtol=0.02, seed=job.seed))
+    sampler = Sampler(land, Settings(sampler="hmc", budget=Nominal(job.budget), rtol=0.02, seed=job.seed))
     centre = calibrated(land, sampler, job)
     wanted = list(cells(centre, job))
     facts = {"n": land.n, "parameters": land.dimension, "largest_eigenvalue": float(sampler.geometry.values[0])}
@@ -148,21 +148,17 @@ def evaluation(
 
 def references(sampler: Sampler, centre: Cell, job: Map) -> list[Row]:
     """λ̂ by Metropolis-adjusted chains at every (nβ, γ) of the map, from the coldest to the hottest."""
-    rows, outcome = [], None
-    for nbeta, gamma in product(
-        [factor * centre.nbeta for factor in sorted(job.factors, reverse=True)],
-        [factor * centre.gamma for factor in job.factors],
-    ):
-        outcome = sampler.run(Resolution(nbeta, gamma), lambda fraction, text: None, outcome)
+    rows = []
+    nbetas = [factor * centre.nbeta for factor in sorted(job.factors, reverse=True)]
+    ladder = [Resolution(*at) for at in product(nbetas, [factor * centre.gamma for factor in job.factors])]
+    for at, outcome in zip(ladder, sampler.ladder(ladder, lambda fraction, text: None), strict=True):
         estimate = estimate_of(sampler, outcome)
         rows.append(
             {
-                "gamma": gamma, "nbeta": nbeta, "llc": estimate.value, "llc_stderr": estimate.stderr,
+                "gamma": at.gamma, "nbeta": at.nbeta, "llc": estimate.value, "llc_stderr": estimate.stderr,
                 "verdict": estimate.verdict,
             }
         )  # fmt: skip
-        if outcome.diverged:
-            outcome = None
     return rows
 
 

@@ -16,7 +16,7 @@ from basinscope.measures.planting import plant
 from basinscope.measures.soft_rank import soft_rank
 from basinscope.sampling.calibration import Resolution
 from basinscope.sampling.clock import Nominal
-from basinscope.sampling.local import Outcome, Sampler, Settings
+from basinscope.sampling.local import Sampler, Settings
 from studies.common.measuring import device
 
 from .cases import teacher, trained_classifier
@@ -40,9 +40,7 @@ class LadderCase:
 def run(job: Ladder) -> list[Row]:
     """A row for every rung."""
     ladder = subject(job)
-    settings = Settings(
-        sampler="hmc", rtol=0.02, budget=Nominal(3 * job.budget), seed=job.seed
-    )  # the budget is that of each rung
+    settings = Settings(sampler="hmc", rtol=0.02, budget=Nominal(job.budget), seed=job.seed)
     rungs = job.rungs
     if job.case == "real":  # at β of order one its w* is no minimum of the sample any more
         top = watanabe_nbeta(ladder.land.n)
@@ -66,10 +64,9 @@ def run(job: Ladder) -> list[Row]:
 
 def descend(land: Landscape, rungs: Sequence[float], gamma: float, settings: Settings) -> list[Row]:
     """λ̂ at every nβ of `rungs`, from the largest down: chains spread from w* and go on from where they are."""
-    sampler, outcome = Sampler(land, settings), None
-    rows = []
-    for t in sorted(rungs, reverse=True):
-        outcome = _rung(sampler, Resolution(t, gamma), outcome)
+    sampler, rows = Sampler(land, settings), []
+    ladder = [Resolution(t, gamma) for t in sorted(rungs, reverse=True)]
+    for outcome in sampler.ladder(ladder, lambda fraction, text: None):
         estimate = estimate_of(sampler, outcome)
         rows.append(
             {
@@ -79,14 +76,8 @@ def descend(land: Landscape, rungs: Sequence[float], gamma: float, settings: Set
                 "reason": estimate.warnings[0] if estimate.warnings else "",
             }
         )  # fmt: skip
-        if outcome.diverged:
-            outcome = None
     order = sorted(range(len(rungs)), key=lambda number: rungs[number], reverse=True)
     return [row for _, row in sorted(zip(order, rows, strict=True), key=lambda pair: pair[0])]
-
-
-def _rung(sampler: Sampler, at: Resolution, before: Outcome | None) -> Outcome:
-    return sampler.run(at, lambda fraction, text: None, before)
 
 
 def subject(job: Ladder) -> LadderCase:

@@ -234,13 +234,15 @@ class Sampler:
         """An outcome at each resolution in turn, whose chains go on from where those before ended.
 
         Curvature is measured and steps are tuned once; the standard error target and the budget are those of each.
+        After chains without a mean the next start anew.
         """
-        outcome: Outcome | None = None
+        before: Outcome | None = None
         for number, at in enumerate(resolutions):
-            name = f"{number + 1} of {len(resolutions)} temperatures"
+            name = f"{number + 1} of {len(resolutions)} resolutions"
             report(number / len(resolutions), name)
-            outcome = self.run(at, partial(_part, report, number, len(resolutions), name), outcome, number)
+            outcome = self.run(at, partial(_part, report, number, len(resolutions), name), before, number)
             yield outcome
+            before = outcome if math.isfinite(outcome.excess) else None
 
     def _geometry(self, displacements: Tensor) -> Geometry:
         effort = affordable_effort(self.land, len(displacements), self._cost, CURVATURE_SHARE * self._budget)
