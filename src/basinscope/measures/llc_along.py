@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,10 +23,11 @@ from ..losses import PerSample
 from ..progress import Report, tracked
 from ..samples import read
 from ..sampling.calibration import Resolution, resolution
-from ..sampling.local import Outcome, Sampler, Settings
+from ..sampling.local import Outcome, Sampler
 from .coefficient import MAX_DROP_SHARE, LearningCoefficient
 from .llc import estimate_of
 from .resolution_curve import row
+from .settings import Sampling, checked_of_ladders, takes_settings
 
 _FEWEST_CHAINS = 5  # whose means tell how two runs go together
 Points = Mapping[str, Landscape] | Sequence[Landscape] | str | Path
@@ -98,21 +99,16 @@ class LlcAlong:
         )
 
 
+@takes_settings
 def llc_along(
     checkpoints: Points,
     *,
     model: nn.Module | None = None,
     loss: str | PerSample = "cross_entropy",
     data: Any = None,
-    nbeta: float | None = None,
     common: float | bool = True,
-    gamma: float | None = None,
-    sampler: str = "auto",
-    chains: int | None = None,
-    rtol: float = 0.02,
-    budget: float = 60.0,
-    seed: int = 0,
     progress: bool = True,
+    **settings: Unpack[Sampling],
 ) -> LlcAlong:
     """λ̂ of the checkpoints of one training, at one resolution, with one seed, each from its neighbour's chains.
 
@@ -126,15 +122,10 @@ def llc_along(
             which needs the next three; or a folder of saved Hugging Face models, which needs `data` alone.
         model: the network that the weights of a folder are for.
         loss, data: as for `Landscape`.
-        nbeta: of the fine reading; n/log n unless given.
         common: nβ of the common reading; chosen unless given, and left out if False.
-        gamma: of both; d/‖w*‖² of the last checkpoint unless given.
-        sampler: `auto`, `hmc` or `minibatch`.
-        chains: of the sampler; chosen unless given.
-        rtol: wanted standard error of each reading, relative to the basin.
-        budget: seconds of each reading.
-        seed: of all random numbers.
         progress: show a bar when it takes over a second.
+        settings: those of `posterior`, with `hmc` or `minibatch` as `sampler`: `nbeta` is that of the fine reading,
+            `gamma` that of both (d/‖w*‖² of the last checkpoint unless given), `rtol` and `budget` those of each one.
 
     Examples:
         >>> import torch, basinscope as bs
@@ -148,13 +139,11 @@ def llc_along(
         >>> [point.at_minimum for point in run.fine], [point.at_minimum for point in run.common]
         (['no', 'no', 'yes'], ['yes', 'yes', 'yes'])
     """
-    if sampler not in ("auto", "hmc", "minibatch"):
-        raise InputError(f"unknown sampler {sampler!r}: expected one of auto, hmc, minibatch")
+    nbeta, gamma, chosen = checked_of_ladders(settings)
     lands = landscapes_along(checkpoints, model, loss, data)
     last = list(lands.values())[-1]
     sharp = Resolution(resolution(last, nbeta).nbeta, resolution(last, gamma=gamma).gamma)
-    settings = Settings(sampler, chains, rtol=rtol, budget=positive("budget", budget), seed=seed)
-    samplers = [Sampler(land, settings) for land in lands.values()]
+    samplers = [Sampler(land, chosen) for land in lands.values()]
     with tracked("along training", progress) as report:
         fine = _readings(samplers, sharp, 0, report)
         coarse = _common(samplers, sharp) if common is True else common or None

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, Literal
+from dataclasses import dataclass, replace
+from typing import Any, Literal, Unpack
 
 import numpy as np
 
@@ -15,9 +15,10 @@ from ..estimates import VERDICTS, Verdict
 from ..landscape import Landscape, check_landscape
 from ..progress import tracked
 from ..sampling.calibration import Resolution, resolution
-from ..sampling.local import Outcome, Sampler, Settings
+from ..sampling.local import Sampler
 from .coefficient import MAX_DROP_SHARE, LearningCoefficient
 from .llc import estimate_of
+from .settings import Sampling, checked_of_ladders, takes_settings
 
 Over = Literal["nbeta", "gamma"]
 
@@ -73,20 +74,15 @@ def row(point: LearningCoefficient) -> dict[str, Any]:
     }  # fmt: skip
 
 
+@takes_settings
 def resolution_curve(
     land: Landscape,
     *,
     over: Over = "nbeta",
     decades: float = 4.0,
     count: int = 9,
-    nbeta: float | None = None,
-    gamma: float | None = None,
-    sampler: str = "auto",
-    chains: int | None = None,
-    rtol: float = 0.02,
-    budget: float = 60.0,
-    seed: int = 0,
     progress: bool = True,
+    **settings: Unpack[Sampling],
 ) -> ResolutionCurve:
     """Basin and λ̂ as functions of nβ, or of γ, from one ladder of chains, and where w* begins to be a minimum.
 
@@ -98,13 +94,9 @@ def resolution_curve(
             resolutions.
         decades: how far.
         count: resolutions, evenly spaced in the logarithm.
-        nbeta, gamma: the finest resolution; n/log n and d/‖w*‖² unless given.
-        sampler: `auto`, `hmc` or `minibatch`.
-        chains: of the sampler; chosen unless given.
-        rtol: wanted standard error relative to the basin, at every resolution.
-        budget: seconds of all resolutions together.
-        seed: of all random numbers.
         progress: show a bar when it takes over a second.
+        settings: those of `posterior`, with `hmc` or `minibatch` as `sampler`: `nbeta` and `gamma` are the finest
+            resolution, `rtol` is that of every resolution, and `budget` that of all together.
 
     Examples:
         >>> import torch, basinscope as bs
@@ -119,8 +111,7 @@ def resolution_curve(
     check_landscape(land)
     if over not in ("nbeta", "gamma"):
         raise InputError(f"over must be 'nbeta' or 'gamma', got {over!r}")
-    if sampler not in ("auto", "hmc", "minibatch"):
-        raise InputError(f"unknown sampler {sampler!r}: expected one of auto, hmc, minibatch")
+    nbeta, gamma, chosen = checked_of_ladders(settings)
     whole("count", count, least=2)
     at = resolution(land, nbeta, gamma)
     factors = np.geomspace(1.0, 10.0 ** positive("decades", decades), count).tolist()
@@ -128,17 +119,9 @@ def resolution_curve(
         Resolution(at.nbeta / factor, at.gamma) if over == "nbeta" else Resolution(at.nbeta, at.gamma * factor)
         for factor in factors
     ]
-    settings = Settings(sampler, chains, rtol=rtol, budget=positive("budget", budget) / count, seed=seed)
-    local = Sampler(land, settings)
-    points: list[LearningCoefficient] = []
-    outcome: Outcome | None = None
+    local = Sampler(land, replace(chosen, budget=chosen.budget / count))
     with tracked("resolutions", progress) as report:
-        for number, rung in enumerate(ladder):
-            report(number / count, f"{number + 1} of {count} resolutions")
-            outcome = local.run(rung, lambda share, text: None, outcome, number)
-            points.append(estimate_of(local, outcome))
-            if not math.isfinite(points[-1].value):
-                outcome = None  # the next starts anew
+        points = [estimate_of(local, outcome) for outcome in local.ladder(ladder, report)]
     return ResolutionCurve(over, tuple(points), finest(over, points))
 
 

@@ -32,6 +32,7 @@ class Sampling(TypedDict, total=False):
 DEFAULTS: Mapping[str, Any] = {
     "nbeta": None, "gamma": None, **{entry.name: entry.default for entry in dataclasses.fields(Settings)}
 }  # fmt: skip
+LADDERS = ("auto", "hmc", "minibatch")  # samplers whose chains go on at another resolution
 Measure = TypeVar("Measure", bound=Callable[..., Any])
 
 
@@ -69,6 +70,21 @@ def checked(settings: Mapping[str, Any]) -> tuple[float | None, float | None, Se
     refuse_unknown(settings)
     sampler = {name: value for name, value in settings.items() if name not in ("nbeta", "gamma")}
     return settings.get("nbeta"), settings.get("gamma"), Settings(**sampler)
+
+
+def checked_of_ladders(settings: Mapping[str, Any]) -> tuple[float | None, float | None, Settings]:
+    """The same where chains go on from one run to the next, which not all samplers can.
+
+    Examples:
+        >>> checked_of_ladders({"sampler": "sgld"})
+        Traceback (most recent call last):
+        ...
+        basinscope.errors.InputError: unknown sampler 'sgld': expected one of auto, hmc, minibatch
+    """
+    sampler = settings.get("sampler", "auto")
+    if sampler not in LADDERS:
+        raise InputError(f"unknown sampler {sampler!r}: expected one of {', '.join(LADDERS)}")
+    return checked(settings)
 
 
 def refuse_unknown(settings: Mapping[str, Any]) -> None:
