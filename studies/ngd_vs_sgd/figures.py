@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from matplotlib.ticker import FuncFormatter, NullFormatter
+
 from basinscope.figure_style import panels
 
-from .tables import MEASUREMENTS, sound
+from .authors import NAMES as OF_AUTHORS
+from .authors import curve, published_sweep
+from .tables import JUDGED, MEASUREMENTS, sound
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -20,17 +25,22 @@ NAMES = {
     "exact": "NGD (exact)", "trunk": "trunk (SGD)",
 }  # fmt: skip
 LABELS = {
-    **MEASUREMENTS, "train_loss": "training loss", "validation_loss": "validation loss", "update_norm": "‖lr·v‖",
-    "direction_norm": "‖v‖", "wbic": "WBIC (β = 1/log n)", "wbic_paper": "WBIC, paper's SGLD",
+    **JUDGED, "train_loss": "training loss", "validation_loss": "validation loss", "update_norm": "‖lr·v‖",
+    "direction_norm": "‖v‖", "wbic": "WBIC (β = 1/log n)", "wbic_paper": "WBIC, authors' SGLD",
 }  # fmt: skip
+JUDGED_SHOWN = (
+    "llc_paper", "llc_paper_half_step", "llc_paper_long", "llc_coarse_basin", "llc_basin", "half_soft_rank_paper",
+    "half_soft_rank", "hessian_trace", "validation_loss",
+)  # fmt: skip
+CYCLE = ("#2166ac", "#b2182b", "#4d9221", "#e08214", "#542788", "#01665e", "#8c510a", "#999999")
 
 
 def draw(table: pd.DataFrame, made: Mapping[str, pd.DataFrame], folder: Path) -> list[Path]:
     """Write the figures of all parts that there are; their paths."""
     makers = {
-        "sizes": (figure_sizes, made), "epochs": (figure_epochs, made), "variants": (figure_variants, made),
-        "smoothing": (figure_smoothing, made), "branches": (figure_branches, {"branches": table}),
-        "overfitting": (figure_overfitting, {"overfitting": sound(table)}),
+        "sizes": (figure_sizes, made), "epochs": (figure_epochs, made), "smoothing": (figure_smoothing, made),
+        "branches": (figure_branches, {"branches": table}),
+        "overfitting": (figure_overfitting, {"overfitting": sound(table)}), "judged": (figure_judged, made),
     }  # fmt: skip
     written = []
     for part, (make, source) in makers.items():
@@ -43,44 +53,74 @@ def draw(table: pd.DataFrame, made: Mapping[str, pd.DataFrame], folder: Path) ->
 
 
 def figure_sizes(table: pd.DataFrame) -> Any:
-    """Figure 1 with every measurement: a row of panels for the end of training, one for equal training loss."""
-    cases = [(data, moment) for data in dict.fromkeys(table["data"]) for moment in ("end", "matched")]
-    names = [name for name in MEASUREMENTS if name in set(table["measurement"])]
+    """Figure 1: λ̂ and training loss of every network, ours with one standard deviation, the authors' hollow."""
+    fig, axes = panels(3, 3, 4.2, 3.2)
     networks = {network: place for place, network in enumerate(dict.fromkeys(table["network"]))}
-    fig, axes = panels(len(cases) * len(names), len(names), 3.6, 2.9)
-    for number, axis in enumerate(axes):
-        (data, moment), name = cases[number // len(names)], names[number % len(names)]
-        rows = table[(table["data"] == data) & (table["moment"] == moment) & (table["measurement"] == name)]
-        axis.set_title(
-            f"{MEASUREMENTS[name]}\n{data}, {'end of training' if moment == 'end' else 'equal loss'}", fontsize=9
-        )
-        if rows.empty:
-            axis.text(0.5, 0.5, "no positive value", transform=axis.transAxes, ha="center", color="#777777")
-            axis.set_xticks([])
-            axis.set_yticks([])
-            continue
-        places = rows["network"].map(networks)
-        for column, ink, shift in (("sgd", SGD, -0.08), ("ngd", NGD, 0.08)):
-            errors = 1.96 * rows[f"{column}_stderr"]
+    columns = (("llc_mean", "llc"), ("train_loss_mean", "train_loss"), ("test_loss_mean", "validation_loss"))
+    titles = (MEASUREMENTS["llc_paper"], "training loss", "test loss")
+    kinds = list(dict.fromkeys(table["optimizer"]))
+    for axis, (column, quantity), title in zip(axes, columns, titles, strict=True):
+        for number, kind in enumerate(kinds):
+            rows = table[table["optimizer"] == kind]
+            places = rows["network"].map(networks) + 0.22 * (number - (len(kinds) - 1) / 2)
+            ink = INKS[OF_AUTHORS.get(kind, "accurate")]
+            errors = rows["llc_sd"] if column == "llc_mean" else None
             axis.errorbar(
-                places + shift, rows[column], errors, color=ink, marker="o", markersize=4,
-                linestyle="none", capsize=3, label=NAMES["sgd" if column == "sgd" else "online"],
+                places, rows[column], errors, color=ink, marker="o", markersize=5, linestyle="none", capsize=3,
+                label=NAMES[OF_AUTHORS.get(kind, "accurate")],
             )  # fmt: skip
-        _stars(axis, rows, places)
-        axis.set_xticks(list(networks.values()), list(networks), rotation=30 if len(networks) > 4 else 0, fontsize=8)
+            theirs = [_published(network, kind, quantity) for network in rows["network"]]
+            if any(map(math.isfinite, theirs)) and set(table["data"]) == {"mnist"}:
+                axis.plot(places, theirs, "D", markerfacecolor="none", color=ink, markersize=9)
+        axis.set_title(title, fontsize=10)
+        axis.set_xticks(list(networks.values()), list(networks), rotation=30 if len(networks) > 4 else 0, fontsize=9)
         axis.set_xlim(-0.6, len(networks) - 0.4)
-        axis.margins(y=0.2)
+        if "loss" in column:
+            axis.set_yscale("log")
     axes[0].legend(frameon=False, fontsize=8)
-    fig.supxlabel("hidden layers x width; bars are 95 %, stars mark p < 0.05 after Holm's correction", fontsize=8)
+    fig.supxlabel("hidden layers × width; bars: standard deviation over seeds; diamonds: published", fontsize=9)
     return fig
 
 
-def _stars(axis: Any, rows: pd.DataFrame, places: pd.Series) -> None:
-    if "p_holm" not in rows:
-        return
-    for place, row in zip(places, rows.to_dict("records"), strict=True):
-        if row["p_holm"] < 0.05:
-            axis.annotate("*", (place, max(row["ngd"], row["sgd"])), (0, 6), textcoords="offset points", ha="center")
+def _published(network: str, kind: str, quantity: str) -> float:
+    """The mean over the authors' seeds and last two epochs; NaN where they have none."""
+    course = curve(network, kind, quantity)["mean"]
+    return float(course.iloc[-2:].mean() if quantity == "llc" else course.iloc[-1]) if len(course) else math.nan
+
+
+def figure_judged(table: pd.DataFrame) -> Any:
+    """Natural gradient over SGD by every measurement, a mark for each network."""
+    names = ["train_loss", *(name for name in JUDGED_SHOWN if name in set(table["measurement"]))]
+    networks = list(dict.fromkeys(table["network"]))
+    fig, axes = panels(2, 2, 5.4, 0.45 * len(names) + 1.4)
+    inks = dict(zip(networks, CYCLE, strict=False))
+    for axis, moment in zip(axes, ("end", "matched"), strict=True):
+        for number, network in enumerate(networks):
+            rows = table[(table["moment"] == moment) & (table["network"] == network)].set_index("measurement")
+            shift = 0.1 * (number - (len(networks) - 1) / 2)
+            for place, name in enumerate(names):
+                if name == "train_loss" and len(rows):
+                    ratio, relative = rows["ngd_loss"].iloc[0] / rows["sgd_loss"].iloc[0], 0.0
+                elif name in rows.index and rows.loc[name, "sgd"] > 0 and rows.loc[name, "ngd"] > 0:
+                    row = rows.loc[name]
+                    ratio = row["ngd"] / row["sgd"]
+                    relative = math.hypot(row["ngd_stderr"] / row["ngd"], row["sgd_stderr"] / row["sgd"])
+                else:
+                    continue
+                label = network if place == 0 else None
+                ends = [[ratio * (1 - math.exp(-1.96 * relative))], [ratio * (math.exp(1.96 * relative) - 1)]]
+                axis.errorbar(ratio, place + shift, xerr=ends, color=inks[network], marker="o", markersize=4,
+                              capsize=2, linestyle="none", label=label)  # fmt: skip
+        axis.axvline(1, color="#333333", linewidth=0.8)
+        axis.set_xscale("log")
+        axis.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        axis.xaxis.set_minor_formatter(NullFormatter())
+        axis.set_yticks(range(len(names)), [LABELS.get(name, name) for name in names], fontsize=8)
+        axis.set_ylim(len(names) - 0.4, -0.6)
+        axis.set_title("end of training" if moment == "end" else "equal training loss", fontsize=10)
+    axes[0].legend(frameon=False, fontsize=8)
+    fig.supxlabel("NGD / SGD, with 95 % intervals", fontsize=9)
+    return fig
 
 
 def figure_epochs(table: pd.DataFrame) -> Any:
@@ -107,38 +147,12 @@ def _band(axis: Any, x: Any, y: Any, error: Any, kind: str, label: str | None = 
     axis.fill_between(x, y - 1.96 * error, y + 1.96 * error, color=ink, alpha=0.15, linewidth=0)
 
 
-def figure_variants(table: pd.DataFrame) -> Any:
-    """Every natural gradient less SGD, in units of SGD's mean, at the end and at equal loss."""
-    table = table[table["difference"].notna()] if "difference" in table else table.iloc[:0]
-    fig, axes = panels(2, 2, 5.2, 3.4)
-    for axis, moment in zip(axes, ("end", "matched"), strict=True):
-        rows = table[table["moment"] == moment]
-        names = list(dict.fromkeys(rows["measurement"]))
-        kinds = list(dict.fromkeys(rows["variant"]))
-        for number, kind in enumerate(kinds):
-            part = rows[rows["variant"] == kind].set_index("measurement").reindex(names)
-            shift = 0.18 * (number - (len(kinds) - 1) / 2)
-            base = part["sgd"].abs()
-            error = (part["high"] - part["low"]) / 2 / base if "high" in part else None
-            axis.errorbar(
-                part["difference"] / base, [place + shift for place in range(len(names))], xerr=error, color=INKS[kind],
-                marker="o", markersize=4, linestyle="none", capsize=3, label=NAMES[kind],
-            )  # fmt: skip
-        axis.axvline(0, color="#333333", linewidth=0.8)
-        axis.set_yticks(range(len(names)), [MEASUREMENTS[name] for name in names], fontsize=8)
-        axis.set_ylim(len(names) - 0.4, -0.6)
-        axis.set_xlabel("(NGD − SGD) / |SGD|, with 95 % interval", fontsize=8)
-        axis.set_title("end of training" if moment == "end" else "equal training loss", fontsize=9)
-    if len(table):
-        axes[0].legend(frameon=False, fontsize=8)
-    return fig
-
-
 def figure_smoothing(table: pd.DataFrame) -> Any:
-    """Figure 3: λ̂, Tr H and the training loss against α and ε, beside SGD's."""
-    names = [name for name in ("llc_paper", "llc", "half_soft_rank", "hessian_trace", "train_loss") if name in table]
-    fig, axes = panels(2 * len(names), len(names), 3.4, 2.8)
+    """Figure 3: λ̂ and the losses against α and ε, beside SGD's; the authors' values hollow."""
+    names = ("llc_paper", "train_loss", "validation_loss")
+    fig, axes = panels(2 * len(names), len(names), 4.0, 2.8)
     natural, plain = table[table["optimizer"] == "online"], table[table["optimizer"] == "sgd"]
+    column_of, real = {"llc_paper": "llc_end", "train_loss": "train_loss_end"}, set(table["data"]) == {"mnist"}
     for number, axis in enumerate(axes):
         swept, fixed = (("alpha", "epsilon"), ("epsilon", "alpha"))[number // len(names)]
         name = names[number % len(names)]
@@ -151,6 +165,11 @@ def figure_smoothing(table: pd.DataFrame) -> Any:
             mean, error = float(plain[name].iloc[0]), 1.96 * float(plain[f"{name}_stderr"].iloc[0])
             axis.axhline(mean, color=SGD, label=NAMES["sgd"])
             axis.axhspan(mean - error, mean + error, color=SGD, alpha=0.15, linewidth=0)
+        theirs = published_sweep(swept) if column_of.get(name) and real else line.iloc[:0]
+        if len(theirs):
+            axis.plot(theirs.index, theirs[column_of[name]], "D", markerfacecolor="none", color=NGD, label="published")
+        if "loss" in name:
+            axis.set_yscale("log")
         axis.set_xscale("symlog", linthresh=line.loc[line[swept] > 0, swept].min())
         axis.set_xlim(0, 2 * line[swept].max())  # also where nothing could be measured
         axis.set_xlabel("α" if swept == "alpha" else "ε", fontsize=9)
@@ -160,12 +179,10 @@ def figure_smoothing(table: pd.DataFrame) -> Any:
 
 
 def figure_branches(table: pd.DataFrame) -> Any:
-    """Figures 4–6: the trunk and its branches; a row of panels for each trunk."""
-    names = [
-        name for name in ("llc_paper", "hessian_trace", "train_loss", "validation_loss", "update_norm") if name in table
-    ]
+    """Figures 4–6: λ̂ and training loss of each trunk and its branches, in two panels side by side."""
+    names = ("llc_paper", "train_loss")
     trunks = list(table.groupby(["data", "lr", "trunk_epochs"], sort=False))
-    fig, axes = panels(len(trunks) * len(names), len(names), 3.4, 2.8)
+    fig, axes = panels(len(trunks) * len(names), 2 * len(names), 3.6, 2.8)
     for row, ((data, lr, _), group) in enumerate(trunks):
         for axis, name in zip(axes[row * len(names) :], names, strict=False):
             for run in dict.fromkeys(group["run"]):
@@ -182,9 +199,8 @@ def figure_branches(table: pd.DataFrame) -> Any:
             _near(axis, float(group["epoch"].max() - group.loc[group["run"] == "trunk", "epoch"].max()))
             axis.set_title(f"{LABELS[name]}\n{data}, trunk at {lr:g}", fontsize=9)
             axis.set_xlabel("epochs after the split", fontsize=8)
-            if "norm" in name:
+            if "loss" in name:
                 axis.set_yscale("log")
-                axis.set_ylim(bottom=0.5 * group[name].min())
         axes[row * len(names)].legend(frameon=False, fontsize=7)
     return fig
 

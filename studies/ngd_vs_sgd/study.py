@@ -48,10 +48,11 @@ class NgdVsSgd(Study):
         return run_branches(jobs) if jobs[0].part == "branches" else run_population(jobs)
 
     def report(self, results: Results, folder: Path) -> Sequence[Path]:
-        """A table and a figure for each part, the table of claims, and `README.md` with what survives."""
+        """Tables, the figures that decide, every claim with its numbers, and `README.md` with the answer."""
         made = tables(results.table)
-        files = csv_files(made, folder) + draw(results.table, made, folder)
-        return [*files, readme(page(results.table, made, results.provenance()), folder)]
+        judged = claims(made)
+        files = csv_files({**made, "claims": judged}, folder) + draw(results.table, made, folder)
+        return [*files, readme(page(results.table, made, judged, results.provenance()), folder)]
 
     def findings(self, results: Results) -> Sequence[Finding]:
         """The paper's claims, each with what the paper's own measurement and the better ones make of it."""

@@ -11,18 +11,33 @@ from basinscope.errors import InputError
 from studies.common.matching import at_one_loss
 from studies.common.statistics import holm, lag, rank_correlation, turning_point, welch
 
+from .authors import NAMES, agreement
+
 if TYPE_CHECKING:
     import pandas as pd
 
 Row = dict[str, Any]
 
 MEASUREMENTS = {
-    "llc_paper": "λ̂, paper's SGLD (nβ = 26.4)",
+    "llc_paper": "λ̂, authors' SGLD (nβ = 26.4)",
+    "llc_basin": "basin, calibrated (nβ = n/log n)",
     "llc": "λ̂, calibrated (nβ = n/log n)",
+    "llc_coarse_basin": "basin, calibrated (nβ = 26.4)",
+    "llc_coarse": "λ̂, calibrated (nβ = 26.4)",
     "half_soft_rank_paper": "½ soft rank (nβ = 26.4)",
     "half_soft_rank": "½ soft rank (nβ = n/log n)",
     "hessian_trace": "Tr H",
 }
+# Of the networks that are judged, besides: what the bias of the authors' SGLD amounts to, and how they generalize.
+JUDGED = {
+    **MEASUREMENTS,
+    "step_bias": "leading bias of the authors' SGLD",
+    "llc_paper_half_step": "λ̂, authors' SGLD, half the step",
+    "llc_paper_long": "λ̂, authors' SGLD, ten times as long",
+    "validation_loss": "test loss",
+    "accuracy": "accuracy",
+}
+VERDICTS = {"llc_basin": "llc", "llc_coarse_basin": "llc_coarse"}  # whose verdict these have
 SERIES = (
     "train_loss", "validation_loss", "direction_norm", "update_norm", "llc_paper", "wbic_paper", "hessian_trace", "llc",
     "wbic", "half_soft_rank_paper", "half_soft_rank",
@@ -37,26 +52,30 @@ def tables(table: pd.DataFrame) -> dict[str, pd.DataFrame]:
     import pandas as pd
 
     makers = {
-        "sizes": sizes, "epochs": epochs, "variants": variants, "smoothing": smoothing, "branches": branches,
-        "overfitting": overfitting,
+        "sizes": ("sizes", sizes), "sizes_compared": ("sizes", compared_sizes), "judged": ("judged", judged),
+        "convolutions": ("convolutions", compared_sizes), "epochs": ("epochs", epochs), COMPARED: ("epochs", variants),
+        "variants": ("variants", variants), "smoothing": ("smoothing", smoothing), "branches": ("branches", branches),
+        "overfitting": ("overfitting", overfitting),
     }  # fmt: skip
     made = {}
     table = averaged(sound(table))
-    for part, make in makers.items():
+    for name, (part, make) in makers.items():
         chosen = table[table["part"] == part].dropna(axis=1, how="all")
         rows = make(chosen) if len(chosen) else []
         if rows:
-            made[part] = pd.DataFrame(rows)
-        if part == "epochs" and (rows := variants(chosen) if len(chosen) else []):
-            made[COMPARED] = pd.DataFrame(rows)
+            made[name] = pd.DataFrame(rows)
+    if rows := agreement(table):
+        made["agreement"] = pd.DataFrame(rows)
     return made
 
 
 def sound(table: pd.DataFrame) -> pd.DataFrame:
     """The table without the values of failed estimates, such as a λ̂ below zero: they are no measurements."""
     table = table.copy()
-    for name in [column for column in table if f"{column}_verdict" in table]:
-        table[name] = table[name].where(table[f"{name}_verdict"] != "failed")
+    for name in list(table):
+        verdict = f"{VERDICTS.get(name, name)}_verdict"
+        if verdict in table:
+            table[name] = table[name].where(table[verdict] != "failed")
     return table
 
 
@@ -121,25 +140,53 @@ def corrected(rows: list[Row], *family: str) -> list[Row]:
 
 
 def sizes(table: pd.DataFrame) -> list[Row]:
-    """Figure 1: every network and data set, at the end of training and at equal training loss."""
+    """Figure 1: a row for every network and optimizer at the end of training, over its seeds."""
+    rows = []
+    names = {kind: name for name, kind in NAMES.items()} | {"accurate": "ngd-accurate"}
+    ends = table[table["moment"] == "end"]
+    for (data, network, optimizer), group in ends.groupby(["data", "network", "optimizer"], sort=False):
+        rows.append({
+            "network": network, "optimizer": names[optimizer], "seeds": int(group["llc_paper"].notna().sum()),
+            "llc_mean": group["llc_paper"].mean(), "llc_sd": group["llc_paper"].std(),
+            "train_loss_mean": group["train_loss"].mean(), "test_loss_mean": group["validation_loss"].mean(),
+            "accuracy_mean": group["accuracy"].mean(), "data": data,
+        })  # fmt: skip
+    return rows
+
+
+def compared_sizes(table: pd.DataFrame, measured: Sequence[str] = tuple(MEASUREMENTS)) -> list[Row]:
+    """NGD beside SGD in every network, at the end of training and at equal training loss."""
     rows: list[Row] = []
     for (data, network), group in table.groupby(["data", "network"], sort=False):
         for moment, chosen in (("end", group[group["moment"] == "end"]), ("matched", at_equal_loss(group))):
-            parts = {kind: chosen[chosen["optimizer"] == kind] for kind in ("online", "sgd")}
+            sides = {kind: chosen[chosen["optimizer"] == kind] for kind in ("online", "sgd")}
             losses = {
-                f"{name}_loss": parts[kind]["train_loss"].mean() for name, kind in (("ngd", "online"), ("sgd", "sgd"))
+                f"{name}_loss": sides[kind]["train_loss"].mean() for name, kind in (("ngd", "online"), ("sgd", "sgd"))
             }
-            for name in MEASUREMENTS:
+            for name in measured:
                 if name in chosen and chosen[name].notna().any():
                     columns = [
-                        parts[kind][column].tolist() if column in chosen else []
+                        sides[kind][column].tolist() if column in chosen else []
                         for column in (name, f"{name}_stderr")
                         for kind in ("online", "sgd")
                     ]
-                    comparison = compared(*columns)
                     what = {"data": data, "network": network, "epochs": group["epochs"].iloc[0]}
-                    rows.append({**what, "moment": moment, "measurement": name, **comparison, **losses})
+                    doubtful = _doubtful(sides, f"{VERDICTS.get(name, name)}_verdict")
+                    rows.append({
+                        **what, "moment": moment, "measurement": name, **compared(*columns), "doubtful": doubtful,
+                        **losses,
+                    })  # fmt: skip
     return corrected(rows, "moment", "measurement")
+
+
+def judged(table: pd.DataFrame) -> list[Row]:
+    """The networks that are measured in full, compared by every measurement, by their bias, and by their test loss."""
+    return compared_sizes(table, tuple(JUDGED))
+
+
+def _doubtful(sides: dict[str, pd.DataFrame], verdict: str) -> int:
+    """How many of the values are not `ok`."""
+    return sum(int((side[verdict] != "ok").sum()) for side in sides.values() if verdict in side)
 
 
 def at_equal_loss(table: pd.DataFrame) -> pd.DataFrame:
@@ -204,7 +251,7 @@ def smoothing(table: pd.DataFrame) -> list[Row]:
     rows = []
     table = table[table["moment"] == "end"]
     for (optimizer, alpha, epsilon), group in table.groupby(["optimizer", "alpha", "epsilon"], sort=False):
-        swept = {"optimizer": optimizer, "alpha": alpha, "epsilon": epsilon}
+        swept = {"data": group["data"].iloc[0], "optimizer": optimizer, "alpha": alpha, "epsilon": epsilon}
         rows.append({**swept, "seeds": len(group), **averages(group)})
     return rows
 

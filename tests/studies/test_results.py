@@ -39,8 +39,6 @@ TABLES = [name for name in ADDRESSES if (ROOT / "results" / name / "table.parque
 EARLIER = [
     ("flatness/smoke", "studies.flatness.tables", "networks.parquet"),
     pytest.param("flatness", "studies.flatness.tables", "networks.parquet", marks=pytest.mark.slow),
-    ("ngd-vs-sgd/smoke", "studies.ngd_vs_sgd.tables", "table.parquet"),
-    ("ngd-vs-sgd", "studies.ngd_vs_sgd.tables", "table.parquet"),
 ]
 ORIGINS = [name for name in TABLES if "origins" in json.loads(REPORTS[name].read_text())]
 

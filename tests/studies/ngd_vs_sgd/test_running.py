@@ -18,6 +18,7 @@ from studies.ngd_vs_sgd.populations import (
     run_branches,
     run_population,
 )
+from studies.ngd_vs_sgd.report import FIGURES
 from studies.ngd_vs_sgd.settings import PARTS, NgdVsSgdSettings
 from studies.ngd_vs_sgd.study import STUDY
 
@@ -43,7 +44,7 @@ def test_all_parts_run_and_become_tables_figures_and_a_page(tmp_path):
     assert run(STUDY, tmp_path / "store", settings=overrides(TINY), progress=False).complete
     results = Results(STUDY, settings_of(), Store(tmp_path / "store"))
     written = {path.name for path in results.write(tmp_path / "report")}
-    assert {f"{part}.{kind}" for part in PARTS for kind in ("csv", "png")} <= written
+    assert {f"{part}.csv" for part in PARTS} | {f"{name}.png" for name in FIGURES} | {"claims.csv"} <= written
     page = (tmp_path / "report" / "README.md").read_text()
     assert "smoke scale" in page
     assert all(claim in page for claim in ("at every size", "less smoothing", "after the split", "overfits"))
