@@ -1,0 +1,1 @@
+"""What the lean walk must show: time and memory of its draws, and exact answers."""

@@ -1,0 +1,42 @@
+"""Real text for training: sources and documentation of the packages that are installed, as tokens."""
+
+from __future__ import annotations
+
+import sysconfig
+from collections.abc import Iterator
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+_ENDINGS = (".py", ".pyi", ".rst", ".md", ".txt", ".h", ".c", ".cpp")
+
+
+def passages(most: int, folder: Path | None = None) -> Iterator[str]:
+    """Texts of files below a folder, the installed packages unless given, in the order of their names."""
+    root = folder or Path(sysconfig.get_paths()["purelib"])
+    read = 0
+    for path in sorted(root.rglob("*")):
+        if read >= most:
+            return
+        if path.suffix in _ENDINGS and path.is_file() and path.stat().st_size > 200:
+            text = path.read_text(encoding="utf-8", errors="ignore")[: most - read]
+            read += len(text)
+            yield text
+
+
+def as_bytes(most: int, folder: Path | None = None) -> Tensor:
+    """The text as a stream of bytes, each a token."""
+    text = "\n".join(passages(most, folder)).encode()[:most]
+    return torch.tensor(list(text), dtype=torch.long)
+
+
+def as_words(most: int, vocabulary: int) -> tuple[Tensor, int]:
+    """The text as a stream of tokens of a byte-pair encoding that is trained on it, and the size of its vocabulary."""
+    from tokenizers import ByteLevelBPETokenizer
+
+    encoder = ByteLevelBPETokenizer()
+    texts = list(passages(most))
+    encoder.train_from_iterator(texts, vocab_size=vocabulary, show_progress=False)
+    ids = [number for found in encoder.encode_batch(texts) for number in found.ids]
+    return torch.tensor(ids, dtype=torch.long), encoder.get_vocab_size()
