@@ -102,5 +102,3 @@ def row(est: bs.Estimate, began: float, own: float) -> dict[str, Any]:
         "virial": est.diagnostics.get("virial"), "rhat": est.diagnostics.get("rhat"),
         "wall": time.perf_counter() - began, "cpu": time.process_time() - own,
     }  # fmt: skip
-
-
