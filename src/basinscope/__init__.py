@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     from .measures.llc import llc as llc
     from .measures.llc_along import LlcAlong as LlcAlong
     from .measures.llc_along import llc_along as llc_along
+    from .measures.llc_by_part import LlcByPart as LlcByPart
+    from .measures.llc_by_part import llc_by_part as llc_by_part
     from .measures.log_det import log_det as log_det
     from .measures.log_likelihood import log_likelihood as log_likelihood
     from .measures.loo import loo as loo
@@ -86,6 +88,7 @@ _HOMES = {
     "LanguageModel": "language.model",
     "LearningCoefficient": "measures.coefficient",
     "LlcAlong": "measures.llc_along",
+    "LlcByPart": "measures.llc_by_part",
     "Nominal": "sampling.clock",
     "Posterior": "measures.posterior",
     "Predictions": "measures.predictions",
@@ -106,6 +109,7 @@ _HOMES = {
     "information_distance": "measures.distances",
     "llc": "measures.llc",
     "llc_along": "measures.llc_along",
+    "llc_by_part": "measures.llc_by_part",
     "log_det": "measures.log_det",
     "log_likelihood": "measures.log_likelihood",
     "loo": "measures.loo",

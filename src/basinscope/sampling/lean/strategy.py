@@ -34,15 +34,15 @@ if TYPE_CHECKING:
     from ..local import Settings
 
 LARGE = 20_000_000  # parameters from which on `auto` walks lean
-_CHAINS, _FEWEST_CHAINS = 6, 4
-_BURN_IN = 0.5
-_LEAST_STEPS, _MOST_STEPS = 32, 200_000
-_PILOT_SHARE, _COLD_SHARE, _RESERVE = 0.08, 0.08, 0.1  # of the budget
+CHAINS, FEWEST_CHAINS = 6, 4
+BURN_IN = 0.5
+LEAST_STEPS, MOST_STEPS = 32, 200_000
+PILOT_SHARE, RESERVE = 0.08, 0.1  # of the budget
 _BASE_SHARE = 0.1  # of the budget, that all losses at w* may take to be kept
-_PAIRS = 4  # of gradients, whose differences tell their noise
+PAIRS = 4  # of gradients, whose differences tell their noise
 _FORWARD = 1 / 3  # of the cost of a step
-_TIMED = 3
-_TRIALS, _HEAVY = 6, 4.0  # of the pilot; data part of the virial over d, from which on chains do not hold
+TIMED = 3
+TRIALS, HEAVY = 6, 4.0  # of the pilot; data part of the virial over d, from which on chains do not hold
 _SAME = 2e-3  # relative difference that two calls may have in low precision
 _RATE = {"cpu": 2e10, "cuda": 1e14}  # nominal arithmetic a second
 Array = NDArray[np.float64]
@@ -162,7 +162,7 @@ class _Strategy:
         pilot, noise = self._pilot(scales, curvature, noise, price)
         chains, lost, interrupted = self._chains(pilot)
         pace = pilot
-        enough = len(chains) >= _FEWEST_CHAINS
+        enough = len(chains) >= FEWEST_CHAINS
         virial = virial_of(chains, self.weights.sizes, self._moving()) if enough else None
         return Walked(
             self.at, pace, chains, extrapolated(chains, virial) if virial else None, virial, self.weights.names,
@@ -205,7 +205,7 @@ class _Strategy:
             return float(self.walk.chain(still, VIRIAL_EVERY, CounterNoise(0, 0), batches).excess.sum())
 
         work()
-        return median(self.clock.price(work, self._nominal) for _ in range(_TIMED)) / VIRIAL_EVERY
+        return median(self.clock.price(work, self._nominal) for _ in range(TIMED)) / VIRIAL_EVERY
 
     def _nominal(self) -> float:
         """Seconds of these steps by their arithmetic: six operations a parameter and sample."""
@@ -229,7 +229,7 @@ class _Strategy:
         return scales_of(rows, self.weights.sizes)
 
     def _noise(self, batches: Iterator[Batch]) -> Array:
-        return self.walk.noise_traces(batches, _PAIRS)
+        return self.walk.noise_traces(batches, PAIRS)
 
     def _paced(self, scales: list[float], curvature: float, noise: Array, energy: float, steps: int) -> LeanPace:
         momentum = self.options.momentum
@@ -249,15 +249,15 @@ class _Strategy:
         per = price * (1.0 if self.walk.base is not None else 1 + _FORWARD / PAIRED_EVERY)
         total = float(np.dot(scales, noise))
         least = max(0.5, 0.5 * total * self.walk.batch / (self.at.nbeta * max(curvature, 1e-300)))
-        steps = max(_LEAST_STEPS, int(_PILOT_SHARE * self.clock.seconds / per))
+        steps = max(LEAST_STEPS, int(PILOT_SHARE * self.clock.seconds / per))
         if self.settings.draws is not None:
-            steps = min(steps, max(_LEAST_STEPS, self.settings.draws // 4))
+            steps = min(steps, max(LEAST_STEPS, self.settings.draws // 4))
         pace, energy, before = self._paced(scales, curvature, noise, least, steps), least, self.clock.left()
-        for _ in range(_TRIALS):
+        for _ in range(TRIALS):
             record = self._one(pace.step, steps, 1)
             late = record.after(0.75)
             energy = float(late.excess.mean()) - pace.lift
-            heavy = float(late.data.sum(1).mean()) > _HEAVY * sum(self.weights.sizes)
+            heavy = float(late.data.sum(1).mean()) > HEAVY * sum(self.weights.sizes)
             if record.finished and not heavy and math.isfinite(energy):
                 noise = self._noise(self._batches(3)) if self.walk.noisy else noise
                 break
@@ -270,9 +270,9 @@ class _Strategy:
 
     def _affordable(self, per: float) -> int:
         """Steps of a chain of the larger size, so that all chains and the one without heat fit."""
-        seconds = self.clock.left() - _RESERVE * self.clock.seconds
-        parts = (self.settings.chains or _CHAINS) * sum(1 / fraction for fraction in FRACTIONS) / len(FRACTIONS)
-        return int(min(_MOST_STEPS, max(_LEAST_STEPS, seconds / (per * (parts + self.options.drop)))))
+        seconds = self.clock.left() - RESERVE * self.clock.seconds
+        parts = (self.settings.chains or CHAINS) * sum(1 / fraction for fraction in FRACTIONS) / len(FRACTIONS)
+        return int(min(MOST_STEPS, max(LEAST_STEPS, seconds / (per * (parts + self.options.drop)))))
 
     # ------------------------------------------------------------------ chains
 
@@ -286,7 +286,7 @@ class _Strategy:
 
     def _chains(self, pace: LeanPace) -> tuple[list[Chain], int, bool]:
         """Chains of both sizes in turn, until their mean is known well enough or all are done."""
-        most, lost, interrupted = self.settings.chains or _CHAINS, 0, False
+        most, lost, interrupted = self.settings.chains or CHAINS, 0, False
         records: list[ChainRecord] = []
         traces: list[Array] = []
         try:
@@ -299,21 +299,21 @@ class _Strategy:
                     continue
                 traces.append(self._noise(self._batches(1000 + number)))
                 records.append(record.after(self._burn_in))
-                if self._precise(records, traces) or (self.clock.left() < 0 and _level(records)):
+                if self._precise(records, traces) or (self.clock.left() < 0 and is_level(records)):
                     break
         except KeyboardInterrupt:
-            if len(records) < _FEWEST_CHAINS:
+            if len(records) < FEWEST_CHAINS:
                 raise
             interrupted = True
         return _chained(records, traces), lost, interrupted
 
     @property
     def _burn_in(self) -> float:
-        return _BURN_IN if self.settings.burn_in is None else self.settings.burn_in
+        return BURN_IN if self.settings.burn_in is None else self.settings.burn_in
 
     def _precise(self, records: list[ChainRecord], traces: list[Array]) -> bool:
         """Whether the standard error target is met, by as many chains of both sizes."""
-        if self.settings.chains is not None or not _level(records):
+        if self.settings.chains is not None or not is_level(records):
             return False
         chains = _chained(records, traces)
         mean = extrapolated(chains, virial_of(chains, self.weights.sizes, self._moving())).mean
@@ -335,9 +335,9 @@ class _Strategy:
         return self.weights.bytes() + sum(size * (leaf.element_size() + 4) for size, leaf in each)
 
 
-def _level(records: list[ChainRecord]) -> bool:
+def is_level(records: list[ChainRecord]) -> bool:
     """Whether there are enough chains, as many of each size."""
-    return len(records) >= _FEWEST_CHAINS and len(records) % len(FRACTIONS) == 0
+    return len(records) >= FEWEST_CHAINS and len(records) % len(FRACTIONS) == 0
 
 
 def _chained(records: list[ChainRecord], traces: list[Array]) -> list[Chain]:

@@ -20,9 +20,9 @@ MAX_LIFT = 0.1  # of λ̂, by which the noise of its gradients may lift chains o
 RELAX = 4.0  # ε_c K P γ of the slowest mode, from which on chains of K steps count as having reached a γ
 FRACTIONS = (1.0, 0.5)  # of the larger step; chains of a smaller one take as many more steps
 _PERIODS = 10.0  # of the slowest mode that momentum is to damp critically, in a run
-_PRODUCTS = 8  # of power iterations
-_SAFETY = 1.2  # for what power iterations have not seen yet
-_NUDGE = 1e-2  # relative length of the first displacement, more than bfloat16 rounds away
+PRODUCTS = 8  # of power iterations
+SAFETY = 1.2  # for what power iterations have not seen yet
+NUDGE = 1e-2  # relative length of the first displacement, more than bfloat16 rounds away
 _SOFTEST, _STIFFEST = 1.0, 1e-3  # scales P of the softest and stiffest tensors
 _NEGLIGIBLE = 0.01  # share of the parameters whose tensors may be slower than a run can reach
 Array = NDArray[np.float64]
@@ -50,7 +50,7 @@ def scales_of(stiffness: Sequence[float], sizes: Sequence[int]) -> list[float]:
 def equilibration(walk: LeanWalk, batch: Samples, noise: CounterNoise) -> list[float]:
     """The root mean square of the Hessian's rows, tensor by tensor, from one product with a random vector."""
     weights = walk.weights
-    length = _NUDGE * _root_mean_square(weights)
+    length = NUDGE * _root_mean_square(weights)
     for number, star in enumerate(weights.star()):
         weights.aim(number, noise.fill(torch.empty_like(star, dtype=torch.float32), 0, number), length)
     _slope_across(walk, batch)
@@ -70,14 +70,14 @@ def stiffest(walk: LeanWalk, batch: Samples, scales: Sequence[float], noise: Cou
     curvature that chains meet.
     """
     weights = walk.weights
-    length = _NUDGE * _root_mean_square(weights) * math.sqrt(sum(weights.sizes))
+    length = NUDGE * _root_mean_square(weights) * math.sqrt(sum(weights.sizes))
     value, norm = 0.0, torch.zeros((), dtype=torch.float64)
     for number, star in enumerate(weights.star()):
         direction = noise.fill(torch.empty_like(star, dtype=torch.float32), 1, number)
         norm += direction.square().sum(dtype=torch.float64).cpu()
         weights.aim(number, direction, length * math.sqrt(scales[number] / sum(weights.sizes)))
     length *= math.sqrt(float(weights.summed(norm)) / sum(weights.sizes))
-    for _ in range(_PRODUCTS):
+    for _ in range(PRODUCTS):
         _slope_across(walk, batch)
         held = dict(walk.passes.held())
         own = sum(scales[i] * float(held[i].square().sum(dtype=torch.float64)) for i in held)
@@ -92,7 +92,7 @@ def stiffest(walk: LeanWalk, batch: Samples, scales: Sequence[float], noise: Cou
         walk.passes.forget()
     walk.passes.forget()
     weights.restore()
-    return _SAFETY * value
+    return SAFETY * value
 
 
 def _root_mean_square(weights: Weights) -> float:
