@@ -134,14 +134,16 @@ def of_others() -> Iterator[tuple[str, Any]]:
 def _of_audit() -> Iterator[Any]:
     """The checks of chains of other tools, not passed: two that drift apart, one alone, and six alike."""
     from basinscope.adapters.chains import ForeignChains
-    from basinscope.measures.audit_checks import SamplingFacts, judged
+    from basinscope.measures.audit_checks import SamplingFacts, audit_checks
 
     losses = np.linspace(0.0, 1.0, 64) * np.array([[1.0], [2.0]])
     facts = {"nbeta": 10.0, "gamma": 1.0, "step_size": 1e-3, "complete": False, "recorded": losses.astype(np.float16)}
     alike = losses[0] * np.linspace(1.0, 1.01, 6)[:, None]
     for own in (losses, losses[:1], alike):
         chains = ForeignChains(own, "a file", init_loss=0.0, **facts)
-        yield from (check for check in judged(chains, SamplingFacts(1e6, 0.0, 9.0, "bfloat16")) if not check.passed)
+        yield from (
+            check for check in audit_checks(chains, SamplingFacts(1e6, 0.0, 9.0, "bfloat16")) if not check.passed
+        )
 
 
 def table(header: list[str], rows: Iterable[list[str]]) -> str:

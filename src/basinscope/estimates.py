@@ -19,16 +19,15 @@ from .files import write_whole
 from .foreign import contents, parsed
 from .verdict import VERDICTS as VERDICTS
 from .verdict import Check as Check
-from .verdict import Severity as Severity
+from .verdict import Checked
 from .verdict import Verdict as Verdict
 from .verdict import checks_from_dict as checks_from_dict
 from .verdict import unmet as unmet
-from .verdict import verdict_of as verdict_of
 from .verdict import warnings_of as warnings_of
 
 
 @dataclass(frozen=True)
-class Estimate:
+class Estimate(Checked):
     """A measured value.
 
     Attributes:
@@ -80,12 +79,7 @@ class Estimate:
     @property
     def verdict(self) -> Verdict:
         """`ok`, `doubtful` or `failed`, by the worst of the checks that did not pass."""
-        return verdict_of(self.checks) if math.isfinite(self.value) else "failed"
-
-    @property
-    def warnings(self) -> tuple[str, ...]:
-        """What the checks that did not pass say, each with what to do."""
-        return warnings_of(self.checks)
+        return super().verdict if math.isfinite(self.value) else "failed"
 
     def interval(self, level: float = 0.9) -> tuple[float, float]:
         """Two-sided confidence interval value ± t·stderr, Student's t with `freedom` degrees of freedom.

@@ -96,6 +96,22 @@ def warnings_of(checks: Iterable[Check]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(check.warning for check in unmet(checks)))
 
 
+class Checked:
+    """Something with `checks`: its verdict and its warnings follow from them."""
+
+    checks: tuple[Check, ...]
+
+    @property
+    def verdict(self) -> Verdict:
+        """`ok`, `doubtful` or `failed`, by the worst of the checks that did not pass."""
+        return verdict_of(self.checks)
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What the checks that did not pass say, each with what to do."""
+        return warnings_of(self.checks)
+
+
 def checks_from_dict(data: Mapping[str, Any]) -> tuple[Check, ...]:
     """The checks that a file holds; of one that kept a verdict and warnings alone, what is known from these.
 

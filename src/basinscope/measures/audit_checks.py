@@ -58,7 +58,7 @@ class Reading(NamedTuple):
     ess: float
 
 
-def reading(chains: ForeignChains) -> Reading:
+def reading_of(chains: ForeignChains) -> Reading:
     """The means by which chains are judged."""
     used = chains.losses[:, chains.burn_in :]
     late = used[:, used.shape[1] // 2 :]
@@ -69,20 +69,20 @@ def reading(chains: ForeignChains) -> Reading:
     return Reading(used, late, mean, stderr, abs(excess) if excess == excess and excess != 0 else spread, ess)
 
 
-def judged(chains: ForeignChains, known: SamplingFacts) -> tuple[Check, ...]:
+def audit_checks(chains: ForeignChains, known: SamplingFacts) -> tuple[Check, ...]:
     """Every check; one that nothing is known for passes, and says so."""
-    found = reading(chains)
-    grown = growth(chains, found)
+    reading = reading_of(chains)
+    grown = growth(chains)
     return (
         check_complete(chains),
-        check_diffusion(chains, known, found, grown),
-        check_burn_in(chains, found, grown),
-        check_stationary(found),
-        check_agreement(found),
-        check_size(found),
+        check_diffusion(chains, known, reading, grown),
+        check_burn_in(chains, reading),
+        check_stationary(reading),
+        check_agreement(reading),
+        check_size(reading),
         check_bits(chains, known),
-        check_bias(chains, known, found),
-        check_localiser(chains, found),
+        check_bias(chains, known, reading),
+        check_localiser(chains),
     )
 
 
@@ -94,7 +94,7 @@ def check_complete(chains: ForeignChains) -> Check:
     )  # fmt: skip
 
 
-def growth(chains: ForeignChains, found: Reading) -> float:
+def growth(chains: ForeignChains) -> float:
     """By which factor the mean excess loss grew from the first half of the whole run to the second; NaN if unknown."""
     if not math.isfinite(chains.init_loss):
         return math.nan
@@ -105,25 +105,27 @@ def growth(chains: ForeignChains, found: Reading) -> float:
     return (float(second.mean()) - chains.init_loss) / below if below > 2 * stderr else math.nan
 
 
-def check_diffusion(chains: ForeignChains, known: SamplingFacts, found: Reading, grown: float) -> Check:
+def check_diffusion(chains: ForeignChains, known: SamplingFacts, reading: Reading, grown: float) -> Check:
     """Whether chains have reached an equilibrium or still diffuse from w*, where λ̂ is (εT nβ/4) Tr H.
 
     Then the loss grows in proportion to time: its mean over the second half is three times that over the first.
     """
     steps = chains.losses.shape[1]
-    llc = chains.nbeta * (float(found.used.mean()) - chains.init_loss)
+    llc = chains.nbeta * (float(reading.used.mean()) - chains.init_loss)
     free = chains.step_size * chains.nbeta * known.hessian_trace / 4 * steps
     share = llc / free if free > 0 else math.nan
-    half = found.late.shape[1] // 2
-    rises = found.late[:, half:].mean(1) - found.late[:, :half].mean(1)
-    chance = 2 * float(rises.std(ddof=1)) / math.sqrt(len(rises)) if len(rises) > 1 else 2 * found.stderr
-    climbs = rises.mean() > max(MAX_SHIFT * found.scale, chance)
+    half = reading.late.shape[1] // 2
+    rises = reading.late[:, half:].mean(1) - reading.late[:, :half].mean(1)
+    chance = 2 * float(rises.std(ddof=1)) / math.sqrt(len(rises)) if len(rises) > 1 else 2 * reading.stderr
+    climbs = rises.mean() > max(MAX_SHIFT * reading.scale, chance)
     linear = grown > GROWTH and climbs
     free_too = 0.5 < share < 1.5
-    seen = [f"excess loss grows {grown:.1f} times from the first half to the second"] if math.isfinite(grown) else []
-    seen += [f"λ̂ is {share:.2f} of (εT·nβ/4)·Tr H"] if math.isfinite(share) else []
+    observed = (
+        [f"excess loss grows {grown:.1f} times from the first half to the second"] if math.isfinite(grown) else []
+    )
+    observed += [f"λ̂ is {share:.2f} of (εT·nβ/4)·Tr H"] if math.isfinite(share) else []
     return Check(
-        "equilibrium", "; ".join(seen) or "not known: pass init_loss, or hessian_trace with nbeta and step_size",
+        "equilibrium", "; ".join(observed) or "not known: pass init_loss, or hessian_trace with nbeta and step_size",
         f"growth below {GROWTH:g}, and λ̂ far below that of free diffusion", not (linear or free_too),
         "run the chains longer, for several times 2/(εγ), or with a larger step_size", "failure",
         "diffusion instead of equilibrium: the chains still walk away from w* as they would without a loss, so that λ̂ "
@@ -131,42 +133,42 @@ def check_diffusion(chains: ForeignChains, known: SamplingFacts, found: Reading,
     )  # fmt: skip
 
 
-def check_burn_in(chains: ForeignChains, found: Reading, grown: float) -> Check:
+def check_burn_in(chains: ForeignChains, reading: Reading) -> Check:
     """Whether the mean is that of the chains' later part, or has the way there in it."""
     mean = chains.init_loss + chains.reported / chains.nbeta if math.isfinite(chains.reported) else math.nan
     if not math.isfinite(mean):
-        mean = float(found.used.mean())
-    shift = abs(mean - found.mean)
-    apart = shift > max(MAX_SHIFT * found.scale, MAX_STDERRS * found.stderr)
+        mean = float(reading.used.mean())
+    shift = abs(mean - reading.mean)
+    apart = shift > max(MAX_SHIFT * reading.scale, MAX_STDERRS * reading.stderr)
     return Check(
-        "burn-in", f"the mean taken is {shift / found.scale:.1%} off that of the second half",
+        "burn-in", f"the mean taken is {shift / reading.scale:.1%} off that of the second half",
         f"at most {MAX_SHIFT:.0%} or {MAX_STDERRS:g} standard errors", not apart,
         "raise burn_in until the loss is level", "doubt",
-        f"burn-in averaged in: with the first half left out, λ̂ moves by {shift / found.scale:.0%}",
+        f"burn-in averaged in: with the first half left out, λ̂ moves by {shift / reading.scale:.0%}",
     )  # fmt: skip
 
 
-def check_stationary(found: Reading) -> Check:
+def check_stationary(reading: Reading) -> Check:
     """Whether the mean is the same over both halves of what is left without the first half."""
-    early, late = _halves(found.late)
+    early, late = _halves(reading.late)
     moved = abs(late - early)
-    most = max(MAX_SHIFT * found.scale, MAX_STDERRS * math.sqrt(2) * found.stderr)
+    most = max(MAX_SHIFT * reading.scale, MAX_STDERRS * math.sqrt(2) * reading.stderr)
     return Check(
-        "drift", f"{moved / found.scale:.1%} over the second half", f"at most {MAX_SHIFT:.0%} or chance",
+        "drift", f"{moved / reading.scale:.1%} over the second half", f"at most {MAX_SHIFT:.0%} or chance",
         not moved > most, "run the chains longer",
-        reason=f"drift: the mean loss still moves by {moved / found.scale:.0%} over the second half of the run",
+        reason=f"drift: the mean loss still moves by {moved / reading.scale:.0%} over the second half of the run",
     )  # fmt: skip
 
 
-def check_agreement(found: Reading) -> Check:
+def check_agreement(reading: Reading) -> Check:
     """Whether chains agree with each other."""
-    if len(found.late) < 2:
+    if len(reading.late) < 2:
         return Check(
             "split-R̂ between chains", "one chain", "at least two", False, "run several chains",
             reason="one chain: nothing tells whether another would agree",
         )  # fmt: skip
-    half = found.late.shape[1] // 2
-    halves = np.concatenate([found.late[:, :half], found.late[:, half : 2 * half]])
+    half = reading.late.shape[1] // 2
+    halves = np.concatenate([reading.late[:, :half], reading.late[:, half : 2 * half]])
     rhat = split_rhat(halves.mean(1), float(halves.var(1).mean()), half)
     return Check(
         "split-R̂ between chains", f"{rhat:.3f}", f"below {MAX_RHAT:g}", rhat < MAX_RHAT, "run the chains longer",
@@ -174,12 +176,12 @@ def check_agreement(found: Reading) -> Check:
     )  # fmt: skip
 
 
-def check_size(found: Reading) -> Check:
+def check_size(reading: Reading) -> Check:
     """Whether there are enough effectively independent draws."""
     return Check(
-        "effective draws", f"{found.ess:.0f} of {found.late.size}", f"at least {FEWEST_EFFECTIVE:g}",
-        found.ess >= FEWEST_EFFECTIVE, "run more chains, or longer ones",
-        reason=f"too few effective draws: {found.ess:.0f} of {found.late.size}, as neighbours are alike",
+        "effective draws", f"{reading.ess:.0f} of {reading.late.size}", f"at least {FEWEST_EFFECTIVE:g}",
+        reading.ess >= FEWEST_EFFECTIVE, "run more chains, or longer ones",
+        reason=f"too few effective draws: {reading.ess:.0f} of {reading.late.size}, as neighbours are alike",
     )  # fmt: skip
 
 
@@ -222,9 +224,9 @@ def precision_of(values: NDArray[Any]) -> str:
         return "float16" if np.array_equal(single.astype(np.float16).astype(np.float32), single) else ""
 
 
-def check_bias(chains: ForeignChains, known: SamplingFacts, found: Reading) -> Check:
+def check_bias(chains: ForeignChains, known: SamplingFacts, reading: Reading) -> Check:
     """How much the step adds to λ̂: (ε/8) E‖∇U‖², of which nβ Tr H is discretization and nβ² Tr C/m the noise."""
-    llc = chains.nbeta * (found.mean - chains.init_loss)
+    llc = chains.nbeta * (reading.mean - chains.init_loss)
     added, how = _added(chains, known)
     share = abs(added / llc) if llc > 0 else math.nan
     return Check(
@@ -253,13 +255,13 @@ def _added(chains: ForeignChains, known: SamplingFacts) -> tuple[float, str]:
     return (nbeta * rise / 4, "by the loss's first steps") if from_the_minimum else (math.nan, "")
 
 
-def check_localiser(chains: ForeignChains, found: Reading) -> Check:
+def check_localiser(chains: ForeignChains) -> Check:
     """Whether the run was long enough for the localiser, of relaxation time 2/(εγ), to be felt."""
     reached = localisation(chains)
-    known = math.isfinite(reached)
+    is_known = math.isfinite(reached)
     return Check(
-        "reach of the localiser", f"the run is that of γ = {reached:.3g}, asked for {chains.gamma:.3g}" if known else
-        "not known: pass gamma and step_size", "within a factor of two", not (known and reached > 2 * chains.gamma),
+        "reach of the localiser", f"the run is that of γ = {reached:.3g}, asked for {chains.gamma:.3g}" if is_known else
+        "not known: pass gamma and step_size", "within a factor of two", not (is_known and reached > 2 * chains.gamma),
         "report this γ, or run the chains for several times 2/(εγ)",
         reason=f"another localiser: after so few steps λ̂ belongs to γ ≈ {reached:.3g} rather than {chains.gamma:.3g}",
     )  # fmt: skip

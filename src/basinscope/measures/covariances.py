@@ -19,7 +19,7 @@ from ..landscape import Landscape
 from ..progress import tracked
 from ..sampling.calibration import Resolution, resolution
 from ..sampling.chains import ChainLosses
-from ..verdict import Verdict, verdict_of, warnings_of
+from ..verdict import Checked
 from .checks import check_draws
 from .classical import Classical
 from .evidence import posterior_for_draws
@@ -33,7 +33,7 @@ Method = Literal["draws", "controlled", "ekfac"]
 
 
 @dataclass(frozen=True)
-class Covariances:
+class Covariances(Checked):
     """A matrix of covariances over a posterior, or of what is made of them.
 
     Attributes:
@@ -53,14 +53,6 @@ class Covariances:
     facts: Mapping[str, Any] = field(default_factory=dict)
     rows: tuple[str, ...] = ()
     columns: tuple[str, ...] = ()
-
-    @property
-    def verdict(self) -> Verdict:
-        return verdict_of(self.checks)
-
-    @property
-    def warnings(self) -> tuple[str, ...]:
-        return warnings_of(self.checks)
 
     def estimate(self, row: int, column: int = 0) -> Estimate:
         """One entry."""

@@ -16,7 +16,7 @@ from ..estimates import Check
 from ..landscape import Landscape
 from ..progress import Report
 from ..sampling.chains import ChainLosses
-from ..verdict import Verdict, verdict_of, warnings_of
+from ..verdict import Checked
 from .evidence import checks_of, facts_of
 from .posterior import Posterior
 
@@ -100,7 +100,7 @@ def _same_point(land: Landscape, given: Any) -> Landscape:
 
 
 @dataclass(frozen=True)
-class Observation:
+class Observation(Checked):
     """Means of an observable over a posterior.
 
     Attributes:
@@ -119,14 +119,6 @@ class Observation:
     autocorrelation: Array
     checks: tuple[Check, ...] = ()
     facts: Mapping[str, Any] = field(default_factory=dict)
-
-    @property
-    def verdict(self) -> Verdict:
-        return verdict_of(self.checks)
-
-    @property
-    def warnings(self) -> tuple[str, ...]:
-        return warnings_of(self.checks)
 
     def __repr__(self) -> str:
         return f"Observation of {len(self.mean)} values over {self.facts['draws']} draws per chain ({self.verdict})"

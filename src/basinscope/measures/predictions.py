@@ -18,7 +18,7 @@ from ..estimates import Check
 from ..landscape import Landscape
 from ..losses import logits
 from ..progress import tracked
-from ..verdict import Verdict, verdict_of, warnings_of
+from ..verdict import Checked
 from .evidence import posterior_for_draws, temperature
 from .observables import observe
 from .posterior import Posterior, landscape_of
@@ -53,7 +53,7 @@ class Calibration(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Predictions:
+class Predictions(Checked):
     """Means over a posterior of what a network says of inputs.
 
     Attributes:
@@ -72,14 +72,6 @@ class Predictions:
     point: Array
     checks: tuple[Check, ...] = ()
     facts: Mapping[str, Any] = field(default_factory=dict)
-
-    @property
-    def verdict(self) -> Verdict:
-        return verdict_of(self.checks)
-
-    @property
-    def warnings(self) -> tuple[str, ...]:
-        return warnings_of(self.checks)
 
     def calibration(self, target: Any, bins: int = 15) -> Calibration:
         """Scores on known classes (m,), of the posterior's probabilities and of those at w*."""

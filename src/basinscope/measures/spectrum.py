@@ -14,13 +14,14 @@ from ..curvature.density import Quadrature, lanczos_quadrature
 from ..curvature.eigen import EigenPairs, top_eigenpairs
 from ..curvature.operators import operator
 from ..errors import InputError
-from ..estimates import Check, Estimate, Verdict, verdict_of, warnings_of
+from ..estimates import Check, Estimate
 from ..landscape import Landscape, check_landscape
 from ..progress import tracked
+from ..verdict import Checked
 
 
 @dataclass(frozen=True)
-class Spectrum:
+class Spectrum(Checked):
     """Eigenvalues λ_1 ≥ … ≥ λ_d of a symmetric matrix.
 
     Attributes:
@@ -48,16 +49,6 @@ class Spectrum:
     checks: tuple[Check, ...] = ()
     largest_vectors: Tensor | None = None
     smallest_vectors: Tensor | None = None
-
-    @property
-    def verdict(self) -> Verdict:
-        """`ok`, or `doubtful` if an eigenvalue did not converge."""
-        return verdict_of(self.checks)
-
-    @property
-    def warnings(self) -> tuple[str, ...]:
-        """Which ends did not converge, and what to do."""
-        return warnings_of(self.checks)
 
     def density(self, grid: Tensor, width: float) -> tuple[Tensor, Tensor]:
         """(1/d) Σ_i N(x; λ_i, width²) at the points x of `grid`, and its standard error over probes.

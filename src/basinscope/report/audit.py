@@ -16,10 +16,10 @@ from ..errors import InputError
 from ..estimates import Check, Estimate, plain
 from ..files import write_whole
 from ..landscape import Landscape, watanabe_nbeta
-from ..measures.audit_checks import BITS, SamplingFacts, judged, localisation, reading
+from ..measures.audit_checks import BITS, SamplingFacts, audit_checks, localisation, reading_of
 from ..measures.measured import ChainTraces
 from ..measures.trace import trace
-from ..verdict import Verdict, unmet, verdict_of, warnings_of
+from ..verdict import Checked, unmet
 from .words import number, sentence, with_error
 
 FEWEST = 16  # steps of each chain
@@ -28,7 +28,7 @@ _PRECISIONS = ("float64", "float32", *BITS)
 
 
 @dataclass(frozen=True)
-class Audit:
+class Audit(Checked):
     """What an audit found.
 
     Attributes:
@@ -48,15 +48,6 @@ class Audit:
     chains: ChainTraces | None = None
 
     @property
-    def verdict(self) -> Verdict:
-        """`ok`, `doubtful` or `failed`, by the worst of the checks."""
-        return verdict_of(self.checks)
-
-    @property
-    def warnings(self) -> tuple[str, ...]:
-        return warnings_of(self.checks)
-
-    @property
     def defects(self) -> tuple[str, ...]:
         """The kinds of trouble that were found, failures first."""
         return tuple(check.trouble.partition(":")[0] for check in unmet(self.checks))
@@ -64,14 +55,14 @@ class Audit:
     @property
     def words(self) -> str:
         """The verdict in a sentence or two."""
-        kept = self.defects
+        defects = self.defects
         value = (
             f"λ̂ = {with_error(self.llc.value, self.llc.stderr)}" if math.isfinite(self.llc.value) else "The mean loss"
         )
-        if not kept:
+        if not defects:
             return f"Sound: {value} can be believed. {self.resolution}"
         worth = "is not that of the local posterior" if self.verdict == "failed" else "is to be doubted"
-        return f"{value} {worth}: {'; '.join(kept)}. {self.resolution}"
+        return f"{value} {worth}: {'; '.join(defects)}. {self.resolution}"
 
     @property
     def resolution(self) -> str:
@@ -81,9 +72,9 @@ class Audit:
         if not math.isfinite(nbeta):
             return "nβ is not known, so that losses can be judged but no λ̂ can be given."
         usual = f" (n/log n is {number(watanabe_nbeta(int(samples)))})" if samples >= 3 else ""
-        asked = f"γ = {number(gamma)}" if math.isfinite(gamma) else "an unknown γ"
-        felt = f", of which the run is long enough for γ ≈ {number(reached)}" if reached > 1.1 * gamma else ""
-        return f"It belongs to nβ = {number(nbeta)}{usual} and {asked}{felt}."
+        localiser = f"γ = {number(gamma)}" if math.isfinite(gamma) else "an unknown γ"
+        effective = f", of which the run is long enough for γ ≈ {number(reached)}" if reached > 1.1 * gamma else ""
+        return f"It belongs to nβ = {number(nbeta)}{usual} and {localiser}{effective}."
 
     def to_dict(self) -> dict[str, Any]:
         """Everything but the chains as plain values, ready for JSON."""
@@ -154,7 +145,7 @@ def audit(
         >>> bs.audit(1.0 + noise + np.linspace(0.1, 0, 2000), init_loss=1.0, nbeta=100.0).defects
         ('burn-in averaged in', 'drift', 'chains disagree', 'too few effective draws')
     """
-    found = read_chains(chains)
+    read = read_chains(chains)
     given = {
         "init_loss": init_loss, "reported": reported, "nbeta": nbeta, "gamma": gamma, "step_size": step_size,
         "batch_size": batch_size, "samples": samples,
@@ -168,34 +159,36 @@ def audit(
         _checked("hessian_trace", hessian_trace), _checked("noise_trace", noise_trace),
         _checked("weight_scale", weight_scale), dtype or "",
     )  # fmt: skip
-    found = replace(found, **changes)
+    read = replace(read, **changes)
     if land is not None:
-        found, known = _with_landscape(land, found, known)
-    _refuse_bad(found)
-    return _audited(found, judged(found, known))
+        read, known = _with_landscape(land, read, known)
+    _refuse_bad(read)
+    return _audited(read, audit_checks(read, known))
 
 
-def _audited(found: ForeignChains, checks: tuple[Check, ...]) -> Audit:
-    seen = reading(found)
-    value = found.nbeta * (seen.mean - found.init_loss)
+def _audited(chains: ForeignChains, checks: tuple[Check, ...]) -> Audit:
+    reading = reading_of(chains)
+    value = chains.nbeta * (reading.mean - chains.init_loss)
     facts = {
-        "nbeta": found.nbeta, "gamma": found.gamma, "gamma_reached": localisation(found),
-        "step_size": found.step_size, "batch_size": found.batch_size, "samples": found.samples,
-        "chains": len(found.losses), "steps": found.losses.shape[1], "burn_in": found.burn_in,
-        "init_loss": found.init_loss, "mean_loss": seen.mean, "ess": seen.ess,
+        "nbeta": chains.nbeta, "gamma": chains.gamma, "gamma_reached": localisation(chains),
+        "step_size": chains.step_size, "batch_size": chains.batch_size, "samples": chains.samples,
+        "chains": len(chains.losses), "steps": chains.losses.shape[1], "burn_in": chains.burn_in,
+        "init_loss": chains.init_loss, "mean_loss": reading.mean, "ess": reading.ess,
     }  # fmt: skip
-    estimate = Estimate("llc", value, found.nbeta * seen.stderr, checks, facts, max(1.0, seen.ess - 1))
-    excess = found.nbeta * (found.losses - found.init_loss) if math.isfinite(value) else found.losses
+    estimate = Estimate("llc", value, chains.nbeta * reading.stderr, checks, facts, max(1.0, reading.ess - 1))
+    excess = chains.nbeta * (chains.losses - chains.init_loss) if math.isfinite(value) else chains.losses
     blocks = [block.mean(1) for block in np.array_split(excess, min(_BLOCKS, excess.shape[1]), axis=1)]
     rows = np.stack(blocks, 1)
     steps = excess.shape[1]
     traces = ChainTraces(
-        steps, found.burn_in + (steps - found.burn_in) // 2, len(rows), rows[:_DRAWN].tolist(), rows.mean(0).tolist()
+        steps, chains.burn_in + (steps - chains.burn_in) // 2, len(rows), rows[:_DRAWN].tolist(), rows.mean(0).tolist()
     )
-    return Audit(found.source, estimate, found.reported, checks, facts, traces if math.isfinite(value) else None)
+    return Audit(chains.source, estimate, chains.reported, checks, facts, traces if math.isfinite(value) else None)
 
 
-def _with_landscape(land: Landscape, found: ForeignChains, known: SamplingFacts) -> tuple[ForeignChains, SamplingFacts]:
+def _with_landscape(
+    land: Landscape, chains: ForeignChains, known: SamplingFacts
+) -> tuple[ForeignChains, SamplingFacts]:
     """What the landscape knows, where it was not said."""
 
     def unless(value: float, otherwise: Any) -> float:
@@ -203,19 +196,19 @@ def _with_landscape(land: Landscape, found: ForeignChains, known: SamplingFacts)
 
     weights = land.flatten(land.parameters).double()
     mean = land.per_sample().mean
-    found = replace(found, init_loss=unless(found.init_loss, mean), samples=unless(found.samples, lambda: land.n))
+    chains = replace(chains, init_loss=unless(chains.init_loss, mean), samples=unless(chains.samples, lambda: land.n))
     hessian = unless(known.hessian_trace, lambda: trace(land, progress=False).value)
     noise = unless(known.noise_trace, lambda: trace(land, matrix="covariance", progress=False).value)
-    return found, SamplingFacts(hessian, noise, unless(known.weight_scale, weights.square().mean().sqrt), known.dtype)
+    return chains, SamplingFacts(hessian, noise, unless(known.weight_scale, weights.square().mean().sqrt), known.dtype)
 
 
-def _refuse_bad(found: ForeignChains) -> None:
-    steps = found.losses.shape[1]
-    if steps - found.burn_in < FEWEST:
+def _refuse_bad(chains: ForeignChains) -> None:
+    steps = chains.losses.shape[1]
+    if steps - chains.burn_in < FEWEST:
         raise InputError(
-            f"chains must have at least {FEWEST} steps after burn_in={found.burn_in}, got {steps} — run them longer"
+            f"chains must have at least {FEWEST} steps after burn_in={chains.burn_in}, got {steps} — run them longer"
         )
-    bad = ~np.isfinite(found.losses)
+    bad = ~np.isfinite(chains.losses)
     if bad.any():
         raise InputError(
             f"losses must be finite, got {int(bad.sum())} of {bad.size} that are not, in chains "
@@ -234,6 +227,6 @@ def _checked(name: str, value: Any) -> float:
     return float(value)
 
 
-def in_words(found: Audit) -> str:
+def in_words(audit: Audit) -> str:
     """The verdict, with what to do about each defect."""
-    return "\n".join([found.words, *(f"• {sentence(warning)}" for warning in found.warnings)])
+    return "\n".join([audit.words, *(f"• {sentence(warning)}" for warning in audit.warnings)])
