@@ -101,12 +101,12 @@ def page(made: Mapping[str, pd.DataFrame], origin: Mapping[str, Any]) -> str:
         "![Double descent, and the census](trained.png)", "",
         "## Through the interpolation threshold", "",
         f"Networks of one hidden layer learn the labels of {settings['samples']} digits, {settings['noise']:.0%} of "
-        "which are drawn at random, by least squares. They can fit all from about as many weights on as there are "
-        f"outputs to fit, {settings['samples'] * CLASSES:,}. λ̂ is taken where training ended, at "
-        f"nβ = n/log n and γ = {settings['gamma']:g}. The basin is what λ̂ would be at the lowest point nearby: the two "
-        "differ where training did not end at a minimum. The last columns count networks that are at a minimum, and "
-        "those whose λ̂ passed all checks. ½ soft rank is that of the Fisher matrix at the same resolution, which knows "
-        "nothing of how the loss curves further out.", "",
+        "which are drawn at random, by least squares. They can fit all labels once they have about as many weights as "
+        f"there are outputs, {settings['samples'] * CLASSES:,}. λ̂ is taken where training ended, at nβ = n/log n and "
+        f"γ = {settings['gamma']:g}. The basin is what λ̂ would be at the lowest point nearby: the two differ where "
+        "training did not end at a minimum. The last columns count networks that are at a minimum, and those whose λ̂ "
+        "passed all checks. ½ soft rank is that of the Fisher matrix at the same resolution: it is λ̂ where the loss is "
+        "quadratic as far as chains go.", "",
         "| width | weights | training loss | loss on new digits | errors | λ̂ | basin | ½ soft rank | at a minimum "
         "| λ̂ ok |",
         "|---|---|---|---|---|---|---|---|---|---|",
