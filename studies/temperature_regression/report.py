@@ -118,11 +118,9 @@ def page(table: pd.DataFrame, made: pd.DataFrame, origin: Mapping[str, Any]) -> 
         "warm-up.", "",
         "## Limits", "",
         "Murfet et al. took 20,000 draws of NUTS at each of five temperatures on many data sets. That takes days of "
-        "one core. Here integration takes the place of long chains. Samplers run as a check on "
-        f"{settings['engine_data_sets']} data sets of each model (engine) and on {settings['nuts_data_sets']} of "
-        f"{len(settings['nuts_models'])} models (NUTS). Truth and prior are those of the authors' published code, in "
-        "which the truth zero is the default. The survey does not say which truth stands behind the published number.",
-        "",
+        "one core. Here integration takes the place of long chains, and samplers run as a check on few data sets. "
+        "Truth and prior are those of the authors' published code, in which the truth zero is the default. The survey "
+        "does not say which truth stands behind the published number.", "",
     ])  # fmt: skip
 
 
@@ -158,8 +156,9 @@ def _agreement(chains: pd.DataFrame) -> list[str]:
     apart = len(chains) - len(mixed)
     said = []
     if len(mixed):
+        names = " and ".join(METHODS[each] for each in dict.fromkeys(mixed["method"]))
         said.append(
-            f"Engine and NUTS find the slopes of exact integration within {AGREEMENT:g} standard errors in "
+            f"Sampling ({names}) finds the slopes of exact integration within {AGREEMENT:g} standard errors in "
             f"{int((mixed['slope_off'] <= AGREEMENT).sum())} of {len(mixed)} cases whose chains have mixed "
             f"(R̂ < {MAX_RHAT:g})."
         )

@@ -137,10 +137,10 @@ def page(made: Mapping[str, pd.DataFrame], origin: Mapping[str, Any]) -> str:
         f"census, with a rate that falls to zero; λ̂ has {settings['budget']:g} nominal seconds, in the census "
         f"{settings['census_budget']:g}.", "",
         "## Limits", "",
-        f"Small networks on 8 × 8 images, {settings['seeds']} of each width and {settings['census_seeds']} of each "
-        "architecture. Where the training loss is not near zero, training did not end at a minimum, "
-        "and λ̂ is that of the place where it ended. At nβ = n/log n of so few samples the localiser decides how many "
-        "directions count.", "",
+        f"Small networks on 8 × 8 images, at least {descent['networks'].min()} of each width and "
+        f"{bounds.groupby('network').size().min()} of each architecture. Where the training loss is not near zero, "
+        "training did not end at a minimum, and λ̂ is that of the place where it ended. At nβ = n/log n of so few "
+        "samples the localiser decides how many directions count.", "",
     ])  # fmt: skip
 
 

@@ -29,6 +29,8 @@ ADDRESSES = {
     "learning-curves": "f8207d6a248d",
     "llc": "268c4a7edd75",
     "llc/smoke": "0ba767e17b91",
+    "temperature-regression": "9516938c7f45",
+    "trained-networks": "b9436a62751a",
     "volume-scaling": "36f40f76b326",
     "wbic-selection": "9aca137d53a9",
 }
