@@ -14,7 +14,8 @@ from documented import ROOT
 
 PACKAGE = Path(bs.__file__).parent
 MOST = 15  # files of a walk
-TEXT = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").partition("### Three walks")[2].partition("## Words")[0]
+GUIDE = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+MAP, _, TEXT = GUIDE.partition("## The map")[2].partition("## Words")[0].partition("### Three walks")
 WALKS = {
     title: re.findall(r"^\d+\. `([\w/]+\.py)`", part, re.MULTILINE)
     for title, part in zip(*[iter(re.split(r"^\*\*`(.+?)`\*\*", TEXT, flags=re.MULTILINE)[1:])] * 2, strict=True)
@@ -28,6 +29,11 @@ def network():
 def data():
     return torch.tensor([[1.0, 0.5], [0.2, -1.0], [-0.3, 0.8], [0.9, 0.1]]).repeat(20, 1), torch.zeros(80, 1)
 """
+
+
+def test_every_room_is_on_the_map():
+    rooms = [f"{path.name}/" if path.is_dir() else path.name for path in PACKAGE.glob("[a-z]*")]
+    assert [room for room in rooms if f"`{room}`" not in MAP and room not in ("py.typed",)] == []
 
 
 def measure(folder):
