@@ -88,18 +88,6 @@ class Pointwise:
         """Y₁, Y₂, Y₃: mean over observations of the cumulants of −log p."""
         return -float(self.mean.mean()), float(self.variance.mean()), -float(self.third.mean())
 
-    @property
-    def waic_series(self) -> float:
-        """Y₁ + ((2β − 1)/2) Y₂ + Y₃/6, which is WAIC up to the fourth cumulant."""
-        first, second, third = self.cumulants
-        return first + (self.beta - 0.5) * second + third / 6
-
-    @property
-    def leave_one_out_series(self) -> float:
-        """Y₁ + ((2β − 1)/2) Y₂ + ((3β² − 3β + 1)/6) Y₃, which is CvL up to the fourth cumulant."""
-        first, second, third = self.cumulants
-        return first + (self.beta - 0.5) * second + (3 * self.beta**2 - 3 * self.beta + 1) / 6 * third
-
 
 class Stream:
     """Draws as they come: what `Pointwise` needs, in 9 numbers per observation and group.
