@@ -76,7 +76,7 @@ def estimate_of(land: Landscape | LanguageModel, walk: Walked, rtol: float, aske
 
 
 def _diagnostics(land: Landscape | LanguageModel, walk: Walked, rtol: float) -> dict[str, Any]:
-    pace, started = walk.pace, len(walk.chains) + walk.lost
+    pace, started = walk.pace, len(walk.chains) + walk.diverged
     diagnostics: dict[str, Any] = {
         "nbeta": walk.at.nbeta,
         "gamma": pace.step.gamma,
@@ -86,13 +86,13 @@ def _diagnostics(land: Landscape | LanguageModel, walk: Walked, rtol: float) -> 
         "sampler": "lean",
         "chains": len(walk.chains),
         "started": started,
-        "diverged": walk.lost,
+        "diverged": walk.diverged,
         "draws": pace.steps,
         "step_sizes": sorted({chain.record.step.size for chain in walk.chains}, reverse=True),
         "batch_size": walk.batch,
         "micro_batch": walk.micro,
-        "persistence": pace.step.kept,
-        "losses_kept": walk.kept,
+        "persistence": pace.step.persistence,
+        "losses_kept": walk.losses_kept,
         "curvature": walk.curvature,
         "scales": dict(zip(walk.names, pace.step.scales, strict=True)),
         "rtol": rtol,

@@ -134,8 +134,8 @@ def affordable_effort(land: Landscape, points: int, price: Cost, seconds: float)
             return Effort(samples, None, seconds)
     samples = max(math.ceil(FEWEST_SAMPLES / points), min(useful, paid(_FEW_PRODUCTS, price.fixed)))
     products = int(seconds / (PRODUCT_PRICE * points * (price.fixed + price.each * samples)))
-    held = max(FEWEST_PRODUCTS, _BASIS // (land.dimension * land.dtype.itemsize))
-    return Effort(min(land.n, samples), min(held, _PRODUCTS, max(FEWEST_PRODUCTS, products), land.dimension), seconds)
+    most = max(FEWEST_PRODUCTS, _BASIS // (land.dimension * land.dtype.itemsize))
+    return Effort(min(land.n, samples), min(most, _PRODUCTS, max(FEWEST_PRODUCTS, products), land.dimension), seconds)
 
 
 def gradient_at(losses: ChainLosses) -> Tensor:
@@ -171,11 +171,11 @@ def geometry(
     views = _views(land, losses.origin + displacements, effort.samples)
     operator = _Mean([hessian(part, probes=probes, checked=False) for part in views])  # it only shapes the steps
     eye = torch.eye(land.dimension, probes, dtype=land.dtype, device=land.device)
-    nominal = PRODUCT_PRICE * len(displacements) * (price.fixed + price.each * effort.samples * probes)
-    each = clock.price(lambda: float((operator @ eye).sum()), lambda: nominal)
+    seconds = PRODUCT_PRICE * len(displacements) * (price.fixed + price.each * effort.samples * probes)
+    each = clock.price(lambda: float((operator @ eye).sum()), lambda: seconds)
     if effort.products is None and land.dimension / probes * each <= _PATIENCE * effort.seconds:
         matrix = (operator @ torch.eye(land.dimension, dtype=land.dtype, device=land.device)).double()
-        clock.spend(land.dimension / probes * nominal)
+        clock.spend(land.dimension / probes * seconds)
         _refuse_infinite(land, matrix.diagonal(), "curvature of the loss")
         _refuse_infinite(land, matrix.sum(1), "curvature of the loss")
         values, vectors = torch.linalg.eigh((matrix + matrix.T) / 2)
@@ -184,7 +184,7 @@ def geometry(
     products = min(effort.products or _PRODUCTS, max(FEWEST_PRODUCTS, paid), land.dimension)
     count = max(1, min(_PAIRS, products // 2, max(_FEWEST_PAIRS, _ENTRIES // land.dimension)))
     pairs = top_eigenpairs(operator, count, seed=seed, tol=0.05, max_steps=products)
-    clock.spend(products * nominal)
+    clock.spend(products * seconds)
     if not bool(torch.isfinite(pairs.values).all()):
         _refuse_infinite(land, operator @ torch.ones_like(gradient), "curvature of the loss")
     known = _known(pairs)

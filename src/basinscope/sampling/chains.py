@@ -98,8 +98,8 @@ class ChainLosses:
     def own_excess(self, delta: Tensor, indices: Tensor) -> Tensor:
         """l_i(w* + δ_c) − l_i(w*) of chain c's own samples `indices[c]`, float64, shape (C, m)."""
         with torch.no_grad(), math_attention(), self.precise():
-            there = self._losses(self._at(delta), self.land.take(indices), 0)
-        return there.double() - self._level(indices)
+            losses = self._losses(self._at(delta), self.land.take(indices), 0)
+        return losses.double() - self._level(indices)
 
     def full(self, delta: Tensor, scale: float = 1.0) -> tuple[Tensor, Tensor]:
         """Excess loss (C,) in float64 and the gradient (C, d) of scale·L_n, on all data."""
@@ -174,9 +174,9 @@ class ChainLosses:
         rows = []
         apart = {name: tensor.unbind() for name, tensor in weights.items()}
         for c, names in enumerate(zip(*apart.values(), strict=True)):
-            own = batch if axis is None else batch.take(c)
-            inputs = channels_last(own.inputs) if self._channels_last else own.inputs
-            rows.append(one(dict(zip(apart, names, strict=True)), inputs, own.target))
+            part = batch if axis is None else batch.take(c)
+            inputs = channels_last(part.inputs) if self._channels_last else part.inputs
+            rows.append(one(dict(zip(apart, names, strict=True)), inputs, part.target))
         return torch.stack(rows)
 
 
@@ -216,10 +216,10 @@ def takes_channels_last(land: Landscape) -> bool:
     with torch.no_grad(), math_attention():
         plain = land.losses(land.parameters, few)
         try:
-            found = land.losses(land.parameters, Samples(channels_last(few.inputs), few.target, few.n))
+            losses = land.losses(land.parameters, Samples(channels_last(few.inputs), few.target, few.n))
         except RuntimeError:
             return False
-    return _largest(found - plain) <= 1e-2 * _largest(plain)  # TF32 has three digits
+    return _largest(losses - plain) <= 1e-2 * _largest(plain)  # TF32 has three digits
 
 
 def _padded(delta: Tensor) -> Tensor:

@@ -97,7 +97,7 @@ def bottom(
         certified, ways = descent.certificate(point, tolerance)
         if descent.exhausted or certified.certain(tolerance) or not ways:
             break
-        lower = min((descent.at(point.position + way) for way in ways), key=lambda there: _height(there.energy))
+        lower = min((descent.at(point.position + way) for way in ways), key=lambda candidate: _height(candidate.energy))
         if not lower.energy <= point.energy + descent.rounding:
             break
         point = lower
@@ -130,9 +130,9 @@ class _Descent:
     def at(self, position: Tensor) -> _Point:
         """U and its gradient at one point."""
         self.spent += 1
-        found = self.target.full(position[None])
-        energy = float(self.target.energy(found)[0])
-        return _Point(position, energy, float(found.excess[0]), float(found.distance[0]), found.gradient[0])
+        new = self.target.full(position[None])
+        energy = float(self.target.energy(new)[0])
+        return _Point(position, energy, float(new.excess[0]), float(new.distance[0]), new.gradient[0])
 
     def lowest(self, positions: Tensor) -> _Point:
         """The lowest of several points."""
@@ -161,12 +161,12 @@ class _Descent:
         """The first point that is low enough along a step, which is shortened until there is one."""
         length = 1.0
         while length > SHORTEST and self.spent < self.limit:
-            there = self.at(point.position + length * step)
-            if there.energy <= point.energy + SUFFICIENT * length * slope + self.rounding and bool(
-                torch.isfinite(there.gradient).all()
+            candidate = self.at(point.position + length * step)
+            if candidate.energy <= point.energy + SUFFICIENT * length * slope + self.rounding and bool(
+                torch.isfinite(candidate.gradient).all()
             ):
-                return there
-            bend = there.energy - point.energy - length * slope  # of the parabola through both
+                return candidate
+            bend = candidate.energy - point.energy - length * slope  # of the parabola through both
             best = -0.5 * slope * length / bend if math.isfinite(bend) and bend > 0 else 0.0
             length *= min(0.5, max(0.1, best))
         return None
@@ -182,15 +182,15 @@ class _Descent:
         delta = target.whitening(point.position[None])[0]
         localiser = 0.5 * target.gamma * point.distance
 
-        def found(remaining: float, downward: bool) -> Bottom:
+        def bottom(remaining: float, downward: bool) -> Bottom:
             return Bottom(delta, target.nbeta, point.excess, remaining, localiser, downward, self.spent)
 
         least = min(1.0, target.gamma * target.whitening.rest**2)
         bound = 0.5 * _dot(point.gradient, point.gradient) / least
         if not math.isfinite(bound + point.excess):  # there is no lower end
-            return found(math.inf, True), []
+            return bottom(math.inf, True), []
         if _error(bound, localiser) <= tolerance:
-            return found(bound, False), []
+            return bottom(bound, False), []
         operator = hessian(losses.land.at(losses.land.unflatten(losses.origin + delta)), probes=1, checked=False)
 
         def product(v: Tensor) -> Tensor:
@@ -200,11 +200,11 @@ class _Descent:
         form = inverse_form(product, point.gradient, rtol=FORM_RTOL, max_products=FORM_PRODUCTS)
         self.spent += PRODUCT * form.products
         if not math.isfinite(form.value):
-            return found(math.inf, True), []
+            return bottom(math.inf, True), []
         if form.descent is None:
-            return found(0.5 * form.value, False), [-form.solution]
+            return bottom(0.5 * form.value, False), [-form.solution]
         side = form.descent / torch.linalg.vector_norm(form.descent)
-        return found(0.5 * form.value, True), [side, -side]
+        return bottom(0.5 * form.value, True), [side, -side]
 
 
 def _inverse(memory: list[tuple[Tensor, Tensor, float]], vector: Tensor) -> Tensor:

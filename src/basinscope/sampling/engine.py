@@ -62,8 +62,8 @@ class Engine:
         living = self.alive.nonzero()[:, 0]
         if len(living) == 0:
             return torch.zeros_like(self.position)
-        own = torch.arange(len(self.alive), device=living.device)
-        return self.position[torch.where(self.alive, own, living[own % len(living)])]
+        numbers = torch.arange(len(self.alive), device=living.device)
+        return self.position[torch.where(self.alive, numbers, living[numbers % len(living)])]
 
     def use(self, kernel: Kernel) -> None:
         """Go on from the present state with other settings of the same kernel."""

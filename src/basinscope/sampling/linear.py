@@ -92,8 +92,8 @@ class _Linear(torch.autograd.Function):
         )
         if bias is not None:
             bias = bias.expand(chains, -1) if in_dims[2] is None else bias.movedim(in_dims[2], 0)
-        found = _BatchedLinear.apply(rows.flatten(1, -2), weight, bias, slopes)
-        return found.view(*rows.shape[:-1], -1), 0
+        batched = _BatchedLinear.apply(rows.flatten(1, -2), weight, bias, slopes)
+        return batched.view(*rows.shape[:-1], -1), 0
 
 
 class _BatchedLinear(torch.autograd.Function):

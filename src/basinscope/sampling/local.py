@@ -179,10 +179,10 @@ class Sampler:
                 way = self.geometry.vectors[:, -1] / math.sqrt(-at.nbeta * self.quadratic.least)
                 starts = torch.stack([starts[0], way, -way])
             tolerance = _DESCENT_TOLERANCE * self.settings.rtol * max(self.quadratic.basin(at), 1e-3)
-            found = self.descent(target, target.whitening.inverse()(starts), tolerance)
-            if found.downward:  # no minimum: chains start at w*
-                found = replace(found, displacement=starts[0], excess=0.0, localiser=0.0)
-            self._bottoms[at] = found
+            lowest = self.descent(target, target.whitening.inverse()(starts), tolerance)
+            if lowest.downward:  # no minimum: chains start at w*
+                lowest = replace(lowest, displacement=starts[0], excess=0.0, localiser=0.0)
+            self._bottoms[at] = lowest
         return self._bottoms[at]
 
     def descent(self, target: Target, starts: Tensor, tolerance: float, known: Bottom | None = None) -> Bottom:
@@ -190,9 +190,9 @@ class Sampler:
         price = self._cost.of(self.land.n, 1)
         evaluations = int(min(_MOST_GRADIENTS, max(FEWEST_GRADIENTS, _DESCENT_SHARE * self._budget / price)))
         with self.clock.running():
-            found = bottom(target, starts, tolerance=tolerance, evaluations=evaluations, known=known)
-            self.clock.spend(price * (len(starts) if found is known else found.evaluations))
-        return found
+            lowest = bottom(target, starts, tolerance=tolerance, evaluations=evaluations, known=known)
+            self.clock.spend(price * (len(starts) if lowest is known else lowest.evaluations))
+        return lowest
 
     def plan(self) -> Plan:
         """How `run` would sample, what that costs, and why."""
@@ -252,9 +252,9 @@ class Sampler:
             )  # fmt: skip
 
     def _target(self, at: Resolution, curvature: Geometry) -> Target:
-        found = self.bottom(at)
-        centre = found.displacement if found.localiser > 0 else None
-        return Target(self.losses, at.nbeta, at.gamma, curvature.whitening(at), max(0.0, found.drop), centre)
+        lowest = self.bottom(at)
+        centre = lowest.displacement if lowest.localiser > 0 else None
+        return Target(self.losses, at.nbeta, at.gamma, curvature.whitening(at), max(0.0, lowest.drop), centre)
 
     def _at_bottom(self, target: Target, at: Resolution, chains: int) -> Tensor:
         """All chains at ŵ, whitened."""
@@ -272,10 +272,10 @@ class Sampler:
         warmup = adjusted.RETUNING_TRANSITIONS if start else adjusted.WARMUP_TRANSITIONS
         if start is None:
             target = self._target(at, self.geometry)
-            there, size, price = adjusted.pilot(
+            displacement, size, price = adjusted.pilot(
                 target, self._at_bottom(target, at, plan.chains), goal.seed, _PILOT, self.clock, price
             )  # fmt: skip
-            target, position = self._whitened(target.whitening(there), at)
+            target, position = self._whitened(target.whitening(displacement), at)
         else:
             target, position = self._whitened(start.displacement, at)
             size = start.main.step_size
@@ -292,11 +292,11 @@ class Sampler:
         price = minibatches.Price(self._cost.of, plan.chains, self.land.n)
         if start is None:
             target = self._target(at, self.geometry)
-            there, guess = minibatches.pilot(
+            displacement, guess = minibatches.pilot(
                 target, self._at_bottom(target, at, plan.chains), batch_size=batch, seed=goal.seed, clock=self.clock,
                 price=price(batch),
             )  # fmt: skip
-            target, position = self._whitened(target.whitening(there), at)
+            target, position = self._whitened(target.whitening(displacement), at)
         else:
             target, position = self._whitened(start.displacement, at)
             guess = start.main.above_bottom(start.excess) * start.at.nbeta / at.nbeta  # it changes slowly with nβ

@@ -54,8 +54,8 @@ class Pace(NamedTuple):
         fractions. Without noise they have the same friction instead: slow modes of smaller steps then relax more slowly
         only as their root, and discretization is all the bias there is.
         """
-        kept = self.persistence if self.noisy else self.persistence ** fractions.sqrt()
-        return LeimkuhlerMatthews(min(self.size, self.stable) * fractions, kept)
+        persistence = self.persistence if self.noisy else self.persistence ** fractions.sqrt()
+        return LeimkuhlerMatthews(min(self.size, self.stable) * fractions, persistence)
 
     def relaxation(self, fraction: float, curvature: float) -> float:
         """Steps of that fraction in which a mode relaxes."""
@@ -93,8 +93,8 @@ def largest_step(target: Target, stable: float, steps: float) -> float:
     h = math.sqrt(stable)
     slowest = slowest_mode(target) * min(1.0, stable / MAX_STABLE_STEP)
     slow = min(1.0, max(math.sqrt(slowest), PERIODS / (h * max(1.0, steps))))
-    kept = math.exp(-2 * h * slow)
-    return stable * (1 + kept) / (1 - kept)
+    persistence = math.exp(-2 * h * slow)
+    return stable * (1 + persistence) / (1 - persistence)
 
 
 def batches(least: int, n: int, grows: bool) -> list[int]:

@@ -170,7 +170,7 @@ def _mean(blocks: NDArray[np.float64]) -> Mean:
     square = float(blocks.var(ddof=1)) / size
     if chains >= FEW:
         square = float(np.maximum(square, blocks.mean(1).var(ddof=1) / chains))
-    own = min(square, float(np.mean([row.var(ddof=1) / effective_size(row[None]) for row in blocks])) / chains)
+    part = min(square, float(np.mean([row.var(ddof=1) / effective_size(row[None]) for row in blocks])) / chains)
     return Mean(
-        float(blocks.mean()), math.sqrt(square), freedom_of([square - own, own], [max(1, chains - 1), max(1.0, size)])
+        float(blocks.mean()), math.sqrt(square), freedom_of([square - part, part], [max(1, chains - 1), max(1.0, size)])
     )

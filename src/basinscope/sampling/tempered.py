@@ -68,8 +68,8 @@ def tempered_means(
         means = [_by_nuts(land, at, each) for at, each in zip(resolutions, seeds, strict=True)]
     else:
         means = [_of(outcome, land) for outcome in Sampler(land, settings).ladder(resolutions, report)]
-    found = dict(zip(coldest_first, means, strict=True))
-    return [found[beta] for beta in betas]
+    means_at = dict(zip(coldest_first, means, strict=True))
+    return [means_at[beta] for beta in betas]
 
 
 def _of(outcome: Outcome, land: Landscape) -> TemperedMean:

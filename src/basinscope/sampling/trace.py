@@ -66,5 +66,5 @@ class Trace:
         self, name: str, *, discard: float = 0.0, chains: NDArray[np.bool_] | None = None
     ) -> NDArray[np.float64]:
         """Block means of one statistic, shape (chains, blocks), without the first fraction `discard` of the run."""
-        kept = self._means[int(np.ceil(discard * len(self._means))) :, :, STATISTICS.index(name)].T
-        return kept if chains is None else kept[chains]
+        rows = self._means[int(np.ceil(discard * len(self._means))) :, :, STATISTICS.index(name)].T
+        return rows if chains is None else rows[chains]

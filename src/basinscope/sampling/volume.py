@@ -191,8 +191,8 @@ class _Particles:
 
     def _walked(self, position: Tensor, step: Tensor, root: Tensor) -> tuple[Tensor, Tensor]:
         proposal = position + 2 * step * self._normal(len(position)) @ root.T
-        lost = proposal.double().square().sum(1) - position.double().square().sum(1)
-        return proposal, -0.5 * lost / self._width**2
+        difference = proposal.double().square().sum(1) - position.double().square().sum(1)
+        return proposal, -0.5 * difference / self._width**2
 
     def _floor(self, position: Tensor) -> Tensor:
         """A ridge that keeps the covariance invertible."""

@@ -86,8 +86,8 @@ class HMC:
         if self.jittered:
             h = h * _wobble(random, state.position[:, :1])
         kinetic = squared_norm(momentum)
-        position, momentum, there = self.path(state.position, momentum, h, state.gradient, evaluate)
-        new = Point(position, *there, self.energy(there))
+        position, momentum, evaluation = self.path(state.position, momentum, h, state.gradient, evaluate)
+        new = Point(position, *evaluation, self.energy(evaluation))
         log_ratio = state.energy - new.energy + 0.5 * (kinetic - squared_norm(momentum))
         chosen, acceptance = choose(state, new, log_ratio, random.uniform(log_ratio))
         return chosen, Draw(chosen.position, chosen.evaluation, acceptance)
@@ -109,8 +109,8 @@ class HMC:
             position = torch.addcmul(position, momentum, h, value=inner)
             momentum = torch.addcmul(momentum, self.forces(position), h, value=-outer)
         position = torch.addcmul(position, momentum, h, value=inners[-1])
-        there = evaluate(position)
-        return position, torch.addcmul(momentum, there.gradient, h, value=-end), there
+        evaluation = evaluate(position)
+        return position, torch.addcmul(momentum, evaluation.gradient, h, value=-end), evaluation
 
 
 def _wobble(random: Random, like: Tensor) -> Tensor:

@@ -46,8 +46,8 @@ class LeimkuhlerMatthews:
         pushed = torch.addcmul(state.momentum, here.gradient, -h)
         momentum = random.normal(state.position)
         if isinstance(self.persistence, Tensor):
-            kept = column(self.persistence, state.position)
-            momentum.mul_((1 - kept.square()).sqrt()).addcmul_(pushed, kept)
+            persistence = column(self.persistence, state.position)
+            momentum.mul_((1 - persistence.square()).sqrt()).addcmul_(pushed, persistence)
         elif self.persistence:
             momentum.mul_(math.sqrt(1 - self.persistence**2)).add_(pushed, alpha=self.persistence)
         moved = torch.addcmul(state.position, pushed.add_(momentum), 0.5 * h)

@@ -79,11 +79,11 @@ class Walked:
         result, virial: of all chains; None where too few of them came to an end.
         names: of the tensors.
         batch, micro: samples of a batch, and of them at once in memory.
-        kept: whether the losses at w* were kept for all samples.
+        losses_kept: whether the losses at w* were kept for all samples.
         loss: mean of l(w*), of all samples or of one batch.
         curvature: the largest whitened eigenvalue.
         drop: nβ(L(w*) − L(ŵ)); None where it was not looked for.
-        lost: chains that went to infinity.
+        diverged: chains that went to infinity.
         bytes: that weights, w* and all else of their size take.
     """
 
@@ -95,11 +95,11 @@ class Walked:
     names: list[str]
     batch: int
     micro: int
-    kept: bool
+    losses_kept: bool
     loss: float
     curvature: float
     drop: Mean | None
-    lost: int
+    diverged: int
     interrupted: bool
     bytes: int
     step_seconds: float
@@ -130,11 +130,11 @@ def walked(
         passes = Passes(subject, weights, size)
         try:
             with passes.listening():
-                found = _Strategy(subject, weights, passes, at, settings, options, clock, report).run(size)
+                walk = _Strategy(subject, weights, passes, at, settings, options, clock, report).run(size)
         finally:
             surely(weights.restore)
     report(1.0, "done")
-    return replace(found, seconds=clock.spent(), schedule=clock.schedule)
+    return replace(walk, seconds=clock.spent(), schedule=clock.schedule)
 
 
 class _Strategy:

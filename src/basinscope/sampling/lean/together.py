@@ -96,7 +96,7 @@ class Together:
     def chains(self, steps: Sequence[Step], count: int, number: int) -> tuple[list[ChainRecord], list[Tensor]]:
         """A chain of every part from w*, with steps of its own size, and where they come to."""
         stride = self._column([[math.sqrt(step.size * p) for p in step.scales] for step in steps])
-        kept = self._column([[step.kept] * len(self.slots) for step in steps])
+        persistence = self._column([[step.persistence] * len(self.slots) for step in steps])
         gamma = self._column([[step.gamma] * len(self.slots) for step in steps])
         generator = torch.Generator(self.land.device).manual_seed(counter(self._seed, number, _KINDS["noise"]))
         at = [slot.star.clone() for slot in self.slots]
@@ -116,7 +116,7 @@ class Together:
                 momentum.addcmul_(pull, stride[i], value=-1.0)
                 here.addcmul_(momentum, stride[i], value=0.5)
                 xi = torch.empty_like(momentum).normal_(generator=generator)
-                momentum.mul_(kept[i]).addcmul_(xi, heat[i] * (1 - kept[i].square()).sqrt())
+                momentum.mul_(persistence[i]).addcmul_(xi, heat[i] * (1 - persistence[i].square()).sqrt())
                 here.addcmul_(momentum, stride[i], value=0.5)
         return self._records(torch.stack(excess), torch.stack(looks), steps), at
 

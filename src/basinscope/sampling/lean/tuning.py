@@ -79,16 +79,16 @@ def stiffest(walk: LeanWalk, batch: Samples, scales: Sequence[float], noise: Cou
     length *= math.sqrt(float(weights.summed(norm)) / sum(weights.sizes))
     for _ in range(PRODUCTS):
         _slope_across(walk, batch)
-        held = dict(walk.passes.held())
-        own = sum(scales[i] * float(held[i].square().sum(dtype=torch.float64)) for i in held)
+        gradients = dict(walk.passes.held())
+        own = sum(scales[i] * float(gradients[i].square().sum(dtype=torch.float64)) for i in gradients)
         square = float(weights.summed(torch.tensor(own, dtype=torch.float64)))
         if not 0 < square < math.inf:
             break
         value = math.sqrt(square) / (2 * length)
         length = min(length, 1 / math.sqrt(value)) if value > 0 else length
         for number in range(len(weights.names)):
-            if number in held:
-                weights.aim(number, held[number], length * scales[number] / math.sqrt(square))
+            if number in gradients:
+                weights.aim(number, gradients[number], length * scales[number] / math.sqrt(square))
         walk.passes.forget()
     walk.passes.forget()
     weights.restore()
@@ -136,7 +136,7 @@ class LeanPace:
     def of(self, fraction: float) -> tuple[Step, int]:
         """The step of a fraction of the larger size, and how many there are."""
         step = self.step
-        return Step(step.size * fraction, step.gamma, step.scales, step.kept), math.ceil(self.steps / fraction)
+        return Step(step.size * fraction, step.gamma, step.scales, step.persistence), math.ceil(self.steps / fraction)
 
 
 def paced(
@@ -163,15 +163,15 @@ def paced(
     slowest = slowest_scale(scales, sizes)
     stable = STABLE / max(curvature, gamma * max(scales), 1e-300)
     tolerable = 8 * MAX_LIFT * energy / noise if noise > 0 else math.inf
-    step, kept = size or min(stable, tolerable), 0.0
+    step, persistence = size or min(stable, tolerable), 0.0
     if size is None and momentum and tolerable > 2 * stable:
         slow = max(math.sqrt(gamma * slowest), _PERIODS / (math.sqrt(step) * steps))
-        kept = math.exp(-2 * min(1.0, math.sqrt(step) * slow))
-        ratio = min((1 + kept) / (1 - kept), tolerable / stable)
-        kept = (ratio - 1) / (ratio + 1)
-    reach = step * (1 + kept) / (1 - kept)
+        persistence = math.exp(-2 * min(1.0, math.sqrt(step) * slow))
+        ratio = min((1 + persistence) / (1 - persistence), tolerable / stable)
+        persistence = (ratio - 1) / (ratio + 1)
+    reach = step * (1 + persistence) / (1 - persistence)
     finest = RELAX / (reach * steps * slowest)
-    chosen = Step(step, max(gamma, finest), tuple(scales), kept)
+    chosen = Step(step, max(gamma, finest), tuple(scales), persistence)
     return LeanPace(chosen, steps, gamma, stable, reach * noise / 8)
 
 

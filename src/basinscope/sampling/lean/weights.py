@@ -22,26 +22,26 @@ DELTAS = (None, "float32", "bfloat16")  # how δ = w − w* may be kept; None: b
 class Step:
     """One Langevin step w' = w − (ε/2) P ∇U + √(εP) (ξ_k + ξ_{k+1})/2 with a constant P for each tensor.
 
-    With a `kept` part c of the momentum it is the BAOAB step of `kernels.LeimkuhlerMatthews`.
+    With the `persistence` c of the momentum it is the BAOAB step of `kernels.LeimkuhlerMatthews`.
 
     Attributes:
         size: ε.
         gamma: the localiser's γ.
         scales: P, tensor by tensor.
-        kept: c in [0, 1).
+        persistence: c in [0, 1).
         heat: factor of the noise; 0 is a descent that stays as noisy as its minibatches are.
     """
 
     size: float
     gamma: float
     scales: Sequence[float]
-    kept: float = 0.0
+    persistence: float = 0.0
     heat: float = 1.0
 
     @property
     def reach(self) -> float:
         """ε(1 + c)/(1 − c), by which positions spread and gradient noise lifts the mean."""
-        return self.size * (1 + self.kept) / (1 - self.kept)
+        return self.size * (1 + self.persistence) / (1 - self.persistence)
 
 
 class Weights:
@@ -104,8 +104,8 @@ class Weights:
 
     def bytes(self) -> int:
         """Memory that is held beside the weights themselves."""
-        kept = [*self._star, *(self._away or []), *(self._momentum or [])]
-        return sum(tensor.numel() * tensor.element_size() for tensor in kept)
+        tensors = [*self._star, *(self._away or []), *(self._momentum or [])]
+        return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
 
     # ------------------------------------------------------------------ a chain
 
@@ -115,7 +115,7 @@ class Weights:
         for away in self._away or []:
             away.zero_()
         self._momentum = None
-        if step.kept:
+        if step.persistence:
             self._momentum = [torch.zeros_like(here, dtype=work(here)) for here in self._here]
             if step.heat:
                 for number, momentum in enumerate(self._momentum):
@@ -168,10 +168,10 @@ class Weights:
         if centre is not None:
             momentum.add_(centre, alpha=stride * step.gamma)
         at.add_(momentum, alpha=0.5 * stride)
-        momentum.mul_(step.kept)
+        momentum.mul_(step.persistence)
         if step.heat:
             xi = noise.fill(torch.empty_like(momentum), time + 1, number)
-            momentum.add_(xi, alpha=step.heat * math.sqrt(1 - step.kept**2))
+            momentum.add_(xi, alpha=step.heat * math.sqrt(1 - step.persistence**2))
         at.add_(momentum, alpha=0.5 * stride)
 
     # ------------------------------------------------------------------ places
@@ -211,11 +211,11 @@ class Weights:
     def _exchange(self) -> None:
         """w and w* in each other's place, tensor by tensor; at every moment one of the two holds w*."""
         for number, (here, star) in enumerate(zip(self._here, self._star, strict=True)):
-            kept = here.clone() if self._away is None else None
+            copy = here.clone() if self._away is None else None
             here.copy_(star)
             self._at_star[number] = True
-            if kept is not None:
-                star.copy_(kept)
+            if copy is not None:
+                star.copy_(copy)
             self._written(number)
 
     @torch.no_grad()
@@ -225,10 +225,10 @@ class Weights:
                 self._at_star[number] = False
                 here.copy_(self._away[number].to(work(here)).add_(star))
             else:
-                kept = star.clone()
+                copy = star.clone()
                 star.copy_(here)
                 self._at_star[number] = False
-                here.copy_(kept)
+                here.copy_(copy)
             self._written(number)
 
     @torch.no_grad()
