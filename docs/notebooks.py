@@ -50,17 +50,23 @@ def outputs(source: str, namespace: dict[str, Any], count: int) -> Any:
     if printed.getvalue():
         yield {"output_type": "stream", "name": "stdout", "text": lines(printed.getvalue())}
     for number in plt.get_fignums():
-        picture = io.BytesIO()
-        plt.figure(number).savefig(picture, format="png", dpi=70, bbox_inches="tight", metadata={"Software": None})
-        data = {"image/png": base64.b64encode(picture.getvalue()).decode(), "text/plain": ["<Figure>"]}
-        yield {"output_type": "display_data", "data": data, "metadata": {}}
+        yield {"output_type": "display_data", "data": drawing(plt.figure(number)), "metadata": {}}
     drawn = bool(plt.get_fignums())
     plt.close("all")
-    if value is not None and not drawn:
+    if hasattr(value, "savefig"):
+        yield {"output_type": "execute_result", "execution_count": count, "data": drawing(value), "metadata": {}}
+    elif value is not None and not drawn:
         shown = {"text/plain": lines(repr(value))}
         if hasattr(value, "_repr_html_"):
             shown = {"text/html": lines(value._repr_html_()), **shown}
         yield {"output_type": "execute_result", "execution_count": count, "data": shown, "metadata": {}}
+
+
+def drawing(figure: Any) -> dict[str, Any]:
+    """A figure as notebooks store it."""
+    picture = io.BytesIO()
+    figure.savefig(picture, format="png", dpi=70, bbox_inches="tight", metadata={"Software": None})
+    return {"image/png": base64.b64encode(picture.getvalue()).decode(), "text/plain": ["<Figure>"]}
 
 
 def lines(text: str) -> list[str]:

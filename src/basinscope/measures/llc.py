@@ -112,6 +112,7 @@ def _diagnostics(sampler: Sampler, outcome: Outcome) -> dict[str, Any]:
     slope, slope_stderr = run.slope_in_gamma()
     diagnostics |= {
         "rhat": outcome.rhat,
+        "virial_correction": run.profits(),
         "ess": summary.ess,
         "acceptance": run.summary("acceptance").mean,
         "virial": virial.mean / land.dimension,

@@ -25,6 +25,7 @@ from ..measures.quick import quick_measurement
 from ..objects import named_object
 from ..progress import part, tracked
 from ..samples import read
+from ..sampling.calibration import resolution
 from .measure import assembled
 from .report import Point, Report
 
@@ -134,13 +135,16 @@ def measure_checkpoints(
     """Measure one checkpoint in full, or every one of a folder in brief and the last in full; with `quick`, take no
     more than a quick look at any.
 
-    Of several, one that cannot be read or measured becomes a row that says why; a single one raises its error. With
-    `keep`, every result is written to that folder as it exists, and what is there already is not measured again.
-    Ctrl-C ends it with a report of what was measured by then.
+    Several are measured at one γ, that of the last one unless given. One of them that cannot be read or measured
+    becomes a row that says why; a single one raises its error. With `keep`, every result is written to that folder as
+    it exists, and what is there already is not measured again. Ctrl-C ends it with a report of what there
+    is by then.
     """
     files = checkpoints_in(path)
     many = len(files) > 1
     options = given(settings) if quick else with_budget(settings, many)
+    if many and options.get("gamma") is None:
+        options |= _gamma_of_last(subject, files)
     name = title or path.resolve().name
     points: list[Point] = []
     history: list[dict[str, Any]] = []
@@ -165,6 +169,16 @@ def measure_checkpoints(
     if keep is not None:
         full_report.save(keep)
     return full_report
+
+
+def _gamma_of_last(subject: Subject, files: list[Path]) -> dict[str, float]:
+    """γ = d/‖w*‖² of the last checkpoint that can be read; nothing where none can."""
+    for file in reversed(files):
+        try:
+            return {"gamma": resolution(subject.at(read_weights(file), file)).gamma}
+        except BasinscopeError:
+            continue
+    return {}
 
 
 def given(settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -104,11 +104,11 @@ def resolutions(measured: Measurement) -> Markup | None:
     if len(gammas) < 2:
         return None
     low, high = llc.interval(0.9)
-    heights = [height for _, height in curve + tangent] + [high]
-    top = max((height for height in heights if math.isfinite(height)), default=1.0)
+    heights = [height for height in (*(height for _, height in curve + tangent), low, high) if math.isfinite(height)]
+    top, bottom = max(heights, default=1.0), min([0.0, *heights])
     chart = Chart(
         "λ̂ from sampling and half the soft rank, over the localisation γ",
-        Scale(min(gammas), max(gammas), "log"), Scale(0.0, 1.1 * max(top, 1e-9)), "localisation γ",
+        Scale(min(gammas), max(gammas), "log"), Scale(1.1 * bottom, 1.1 * max(top, 1e-9)), "localisation γ",
         "effective dimension / 2",
     )  # fmt: skip
     chart.mark(gamma, f"γ = {number(gamma, 3)}")

@@ -20,6 +20,8 @@ from .report import Point, Report
 from .showing import shows
 from .story import story
 from .words import (
+    BIBTEX,
+    REFERENCE,
     VERDICTS,
     interval,
     keywords,
@@ -44,7 +46,7 @@ def templates() -> Environment:
     )
     environment.globals.update(
         number=number, with_error=with_error, interval=interval, title_of=title_of, meaning_of=meaning_of,
-        moment=moment, duration=duration, VERDICTS=VERDICTS, figures=figures, style=style,
+        moment=moment, duration=duration, VERDICTS=VERDICTS, REFERENCE=REFERENCE, figures=figures, style=style,
         keywords=keywords,
         sentence=sentence,
     )  # fmt: skip
@@ -73,6 +75,7 @@ def report_page(report: Report) -> str:
         .render(
             report=report,
             story=story(report),
+            bibtex=BIBTEX % report.provenance.get("basinscope"),
             measured=measured,
             groups=_groups(measured),
             many=len(report.points) > 1,

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
+from .._version import __version__
 from ..estimates import Check, unmet
 from ..measures.measured import Measurement
 from ..progress import duration
 from .report import Report
-from .words import moment, number, sentence, title_of
+from .words import REFERENCE, moment, number, sentence, title_of, with_error
 
 
 @dataclass(frozen=True)
@@ -19,17 +21,26 @@ class Story:
 
     Attributes:
         verdict: of λ̂.
+        others: how many of the other numbers are not ok.
         sentence: what was found, in one sentence.
+        fit: losses and accuracies, on the data and on those that were held out.
+        resolution: what nβ and γ mean for what counts.
+        alike: whether all checkpoints were measured at one resolution.
         comparison: what the quadratic part says beside the sampled one.
         warnings: reasons and remedies, of λ̂ and of the run as a whole.
         asides: those of the other estimates.
         checks: of the chains.
         subject, choices, origin: names and values.
         command: how to make it again.
+        methods: a sentence for a paper.
     """
 
     verdict: str
+    others: str
     sentence: str
+    fit: str
+    resolution: str
+    alike: str
     comparison: str
     warnings: list[tuple[str, str]]
     asides: list[tuple[str, str]]
@@ -38,6 +49,7 @@ class Story:
     choices: list[tuple[str, str]]
     origin: list[tuple[str, str]]
     command: str
+    methods: str
 
 
 def story(report: Report) -> Story:
@@ -45,7 +57,11 @@ def story(report: Report) -> Story:
     measured = report.final
     return Story(
         verdict=measured.llc.verdict,
+        others=_others(measured),
         sentence=_sentence(measured),
+        fit=_fit(measured),
+        resolution=_resolution(measured),
+        alike=_alike(report),
         comparison=_comparison(measured),
         warnings=list(_warnings(report, measured)),
         asides=list(_asides(measured)),
@@ -54,6 +70,7 @@ def story(report: Report) -> Story:
         choices=list(_choices(measured)),
         origin=list(_origin(report, measured)),
         command=report.command,
+        methods=_methods(measured),
     )
 
 
@@ -71,6 +88,67 @@ def _sentence(measured: Measurement) -> str:
     if value <= 0:
         return "The chains found lower loss than the network has, and no basin: λ̂ means nothing here."
     return f"At this resolution the network counts as {_counted(value, dimension)}."
+
+
+def _others(measured: Measurement) -> str:
+    """How many of the other numbers are to be doubted; those that only serve as a reference do not count."""
+    verdicts = [each.verdict for name, each in measured.by_name.items() if name not in ("llc", *REFERENCE)]
+    shaky = {verdict: verdicts.count(verdict) for verdict in ("doubtful", "failed") if verdict in verdicts}
+    found = " and ".join(f"{count} {verdict}" for verdict, count in shaky.items()) or "none doubtful"
+    return f"λ̂ {measured.llc.verdict}; of {len(verdicts)} other numbers {found}"
+
+
+def _fit(measured: Measurement) -> str:
+    subject, gap = measured.subject, measured.estimates.get("measured_gap")
+    parts = [f"training loss {number(subject.loss_value)}{_hits(subject.accuracy)}"]
+    if gap is not None and gap.diagnostics.get("held_out_loss") is not None:
+        seen = gap.diagnostics
+        parts.append(f"held-out loss {number(seen['held_out_loss'])}{_hits(seen.get('held_out_accuracy'))}")
+    elif measured.estimates.get("gap") is not None:
+        parts.append("no held-out data were given")
+    return sentence("; ".join(parts)) + "."
+
+
+def _hits(accuracy: float | None) -> str:
+    return "" if accuracy is None else f", accuracy {accuracy:.1%}"
+
+
+def _resolution(measured: Measurement) -> str:
+    nbeta, gamma = (measured.llc.diagnostics.get(name) for name in ("nbeta", "gamma"))
+    if not (nbeta and gamma):
+        return ""
+    return (
+        f"At this resolution a direction counts where the loss curves by more than γ/(nβ) = {number(gamma / nbeta, 3)}."
+    )
+
+
+def _alike(report: Report) -> str:
+    """In words, whether λ̂ of the checkpoints may be compared."""
+    seen = [point.measured.llc.diagnostics for point in report.points if point.measured is not None]
+    spans = []
+    for name, symbol in (("nbeta", "nβ"), ("gamma", "γ")):
+        values = [float(each[name]) for each in seen if each.get(name) is not None]
+        if values and not math.isclose(min(values), max(values), rel_tol=1e-6):
+            spans.append(f"{symbol} from {number(min(values), 3)} to {number(max(values), 3)}")
+    if spans:
+        return f"Checkpoints were measured at {' and '.join(spans)}, so that their λ̂ must not be compared: set --gamma."
+    first = seen[0] if seen else {}
+    return f"Every checkpoint was measured at nβ = {number(first.get('nbeta'))} and γ = {number(first.get('gamma'))}."
+
+
+def _methods(measured: Measurement) -> str:
+    """What a paper has to say of the number, and what it cites."""
+    llc, subject, seen = measured.llc, measured.subject, measured.llc.diagnostics
+    if not math.isfinite(llc.value):
+        return ""
+    how = {"hmc": "Hamiltonian Monte Carlo on all data", "minibatch": "extrapolated minibatch Langevin chains"}
+    sampler = how.get(str(seen.get("sampler")), f"{seen.get('sampler')} chains")
+    return (
+        f"The local learning coefficient (Lau et al., 2023) at nβ = {number(seen.get('nbeta'))} and "
+        f"γ = {number(seen.get('gamma'))}, on n = {subject.samples:,} samples, was estimated with Basinscope "
+        f"{__version__} by {sampler} ({seen.get('chains')} chains): λ̂ = {with_error(llc.value, llc.stderr)}, "
+        f"verdict {llc.verdict}."
+    )
 
 
 def _counted(value: float, dimension: int) -> str:
@@ -156,12 +234,25 @@ def _choices(measured: Measurement) -> Iterator[tuple[str, str]]:
         persistence = diagnostics.get("persistence")
         momentum = f"; a step keeps {persistence:.0%} of the momentum" if persistence else ""
         yield "step sizes", ", ".join(number(step, 3) for step in steps) + momentum
-    yield "control variates", "used" if diagnostics.get("control_variates") else "not used"
+    yield "control variates", _corrections(diagnostics)
     half = measured.quadratic.diagnostics
     if half.get("method"):
         yield "soft rank", f"of the {half.get('matrix')}, {half.get('method')}"
     for place, note in enumerate(measured.notes):
         yield ("by default" if place == 0 else ""), note
+
+
+def _corrections(diagnostics: Mapping[str, Any]) -> str:
+    """What was taken out of the mean, as it is."""
+    used = [
+        words
+        for name, words in (
+            ("virial_correction", "the virial identities"),
+            ("control_variates", "the gradients of batches at w*"),
+        )
+        if diagnostics.get(name)
+    ]
+    return " and ".join(used) or "not used"
 
 
 def _origin(report: Report, measured: Measurement) -> Iterator[tuple[str, str]]:

@@ -17,10 +17,10 @@ from ..measures.measured import Measurement
 from .report import Point, Report
 from .showing import shows
 from .story import Story, story
-from .words import MISSING, VERDICTS, interval, meaning_of, number, title_of, with_error
+from .words import MISSING, REFERENCE, VERDICTS, interval, meaning_of, number, title_of, with_error
 
 CHECKPOINTS = ["checkpoint", "loss", "λ̂", "basin", "½ soft rank", "verdict"]
-COLOURS = {"ok": "green", "doubtful": "yellow", "failed": "red"}
+COLOURS = {"ok": "green", "doubtful": "yellow", "failed": "red", "reference": "dim"}
 
 
 def lines(report: Report) -> Iterator[str]:
@@ -38,7 +38,7 @@ def rich_summary(report: Report) -> Group:
     """The verdict first, then every number with its interval."""
     summary = story(report)
     colour = COLOURS[summary.verdict]
-    parts: list[Any] = [escape(summary.sentence)]
+    parts: list[Any] = [escape(f"{summary.sentence} {summary.fit}"), escape(f"{summary.others}.")]
     for reason, remedy in (*summary.warnings, *summary.asides):
         parts.append(f"[yellow]•[/] {escape(reason)}" + (f" [bold]→ {escape(remedy)}[/]" if remedy else ""))
     panel = Panel(
@@ -74,7 +74,7 @@ def _numbers(measured: Measurement) -> Iterator[tuple[str, str, str, str]]:
     """What was measured: name, value, interval and verdict of each estimate."""
     for name, estimate in _shown(measured).items():
         value = with_error(estimate.value, estimate.stderr)
-        yield title_of(name), value, interval(estimate), estimate.verdict
+        yield title_of(name), value, interval(estimate), "reference" if name in REFERENCE else estimate.verdict
 
 
 def _summary(point: Point) -> tuple[str, ...]:
@@ -109,7 +109,9 @@ def markdown(report: Report) -> str:
 def _markdown(report: Report, summary: Story) -> Iterator[str]:
     yield f"# {_cell(report.title)}"
     yield ""
-    yield f"**{summary.verdict}.** {VERDICTS[summary.verdict]} {_cell(summary.sentence)}"
+    yield f"**{summary.verdict}.** {VERDICTS[summary.verdict]} {_cell(summary.sentence)} {_cell(summary.fit)}"
+    yield ""
+    yield f"{summary.others}. {summary.resolution}".strip()
     yield ""
     for reason, remedy in (*summary.warnings, *summary.asides):
         yield f"- {_cell(reason)}" + (f" — **{_cell(remedy)}**" if remedy else "")

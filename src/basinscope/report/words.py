@@ -127,6 +127,21 @@ def sentence(text: str) -> str:
     return text[:1].upper() + text[1:] if text[:1].isascii() else text
 
 
+REFERENCE = ("aic", "bic")  # of regular models: there to be compared with, not to be believed of a network
+BIBTEX = """@software{basinscope,
+  title = {Basinscope: how complex a trained network really is},
+  author = {{The Basinscope authors}},
+  version = {%s},
+  year = {2026}
+}
+@article{lau2023local,
+  title = {The Local Learning Coefficient: A Singularity-Aware Complexity Measure},
+  author = {Lau, Edmund and Furman, Zach and Wang, George and Murfet, Daniel and Wei, Susan},
+  journal = {arXiv preprint arXiv:2308.12108},
+  year = {2023}
+}"""
+
+
 def title_of(name: str) -> str:
     """What an estimate is called.
 
