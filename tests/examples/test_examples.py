@@ -1,4 +1,5 @@
 import json
+import re
 import runpy
 from pathlib import Path
 
@@ -34,7 +35,7 @@ def test_every_example_is_short_and_runs(script, tmp_path, monkeypatch, capsys):
 @pytest.mark.parametrize("notebook", sorted((HOME / "notebooks").glob("*.ipynb")), ids=lambda path: path.stem)
 def test_a_notebook_shows_what_it_found_and_took_under_two_minutes(notebook):
     stored = json.loads(notebook.read_text())
-    assert stored["metadata"]["basinscope"]["seconds"] < 120
+    assert stored["metadata"]["basinscope"]["processor_seconds"] < 120
     code = [cell for cell in stored["cells"] if cell["cell_type"] == "code"]
     assert [cell["execution_count"] for cell in code] == list(range(1, len(code) + 1))
     assert not any(output["output_type"] == "error" for cell in code for output in cell["outputs"])
@@ -47,5 +48,6 @@ def test_the_cells_of_every_notebook_run_in_order(notebook, tmp_path, monkeypatc
     cells = json.loads(notebook.read_text())["cells"]
     code = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
     assert code
+    code = [re.sub(r"budget=(?:bs\.Nominal\(\d+\)|\d+)", "budget=bs.Nominal(1)", source) for source in code]
     monkeypatch.chdir(tmp_path)
     exec(compile("\n\n".join(code), str(notebook), "exec"), {"__name__": "__main__"})

@@ -300,6 +300,68 @@ def test_what_is_shown_is_kept_in_the_address(page, tmp_path):
         sound(page, f"http://127.0.0.1:{port}/")
 
 
+def test_any_column_is_drawn_over_any_other_and_chosen_for_the_table(page, report, tmp_path):
+    store(tmp_path / "store", ("a",), seeds=3)  # λ̂ = 6, 6.01 and 6.02
+    training(tmp_path / "nets" / "sgd")
+    report.save(tmp_path / "measured")
+    with served(tmp_path) as port:
+        page.open(f"http://127.0.0.1:{port}/#x=seed&y=llc")
+        page.wait("document.querySelectorAll('#body tr').length === 5")
+        page.wait("document.querySelectorAll('#scatter a').length === 3")
+        said = "document.getElementById('reading').textContent"
+        assert page.run(said).startswith("3 runs, λ̂ over seed; 2 without such numbers")
+        page.run("document.querySelectorAll('#scatter a')[1].dispatchEvent(new Event('pointerenter'))")
+        assert "λ̂ 6.0" in page.run(said)
+        assert "± 0.1" in page.run(said)
+        page.run("document.getElementById('xlog').click()")
+        page.wait("document.querySelectorAll('#scatter a').length === 2")  # a seed of zero has no logarithm
+        assert "positive numbers" in page.run(said)
+        heads = "[...document.querySelectorAll('#head th')].map((cell) => cell.dataset.key)"
+        assert "seed" not in page.run(heads)
+        page.run("document.getElementById('chooser').open = true")
+        page.run("document.querySelector('#columns [data-name=seed]').click()")
+        assert "seed" in page.run(heads)
+        assert not page.run(
+            "[...document.querySelectorAll('#columns input')].some((b) => /_stderr/.test(b.dataset.name))"
+        )
+        for part in ("x=seed", "y=llc", "xlog=1", "seed"):
+            assert part in page.run("location.hash")
+        assert page.run(POOR_CONTRAST) == []
+        assert page.run(STRUCTURE) == []
+        assert all(name for _, name in page.names())
+        keep(page, "live-scatter")
+        page.look(width=420, dark=True)
+        assert page.run("document.documentElement.scrollWidth") <= 420
+        assert page.run(POOR_CONTRAST) == []
+        keep(page, "live-scatter-narrow")
+        page.run("document.getElementById('usual').click()")
+        assert "seed" not in page.run(heads)
+        page.run(f"{TYPE}('zzz')")
+        assert page.run(said).startswith("No run has both")
+        sound(page, f"http://127.0.0.1:{port}/")
+
+
+def test_every_run_has_its_page(page, report, tmp_path):
+    store(tmp_path / "store", ("a",), seeds=1)
+    training(tmp_path / "nets" / "sgd")
+    report.save(tmp_path / NAMES[0].replace("/", "∕"))
+    with served(tmp_path) as port:
+        page.open(f"http://127.0.0.1:{port}/")
+        page.wait("document.querySelectorAll('#body td.name a').length >= 3")
+        places = page.run("[...document.querySelectorAll('#body td.name a:not(.open)')].map((link) => link.href)")
+        assert len(places) == 3
+        headings = set()
+        for place in places:
+            page.open(place)
+            headings.add(page.run("document.querySelector('h1').textContent"))
+            assert page.run("document.querySelectorAll('#content table tbody tr').length") > 2
+            assert page.run(POOR_CONTRAST) == []
+            assert page.run(STRUCTURE) == []
+            sound(page, f"http://127.0.0.1:{port}/")
+        assert "sgd" in headings
+        assert len(headings) == 3
+
+
 def test_runs_of_two_resolutions_are_compared_with_a_warning(page, report, tmp_path):
     llc = report.final.llc
     other = replace(llc, diagnostics={**llc.diagnostics, "gamma": 2 * llc.diagnostics["gamma"]})

@@ -10,11 +10,14 @@ from contextlib import closing
 from urllib.parse import quote
 
 import pytest
+import torch
 from typer.testing import CliRunner
 
 import basinscope as bs
 from basinscope.cli import app
 from basinscope.report.catalogue import Catalogue
+from basinscope.report.compare import run_page
+from basinscope.training import Every, Measure, train
 from hostile_names import NAMES
 from live_pages import served, store, training
 
@@ -161,6 +164,22 @@ def test_a_report_is_shown_from_its_folder(tmp_path, report):
         assert body == report.to_html()
         assert "script-src" not in headers["content-security-policy"]
         assert get(port, "/report/nothing")[0] == 404
+
+
+def test_a_training_that_was_measured_has_its_curves(tmp_path):
+    x = torch.randn(20, 2, generator=torch.Generator().manual_seed(0))
+    train(
+        torch.nn.Linear(2, 1), (x, x.sum(1, keepdim=True)), lambda net: torch.optim.SGD(net.parameters(), lr=0.1),
+        loss="mse", epochs=2, batch_size=10, folder=tmp_path / "sgd", progress=False,
+        measures=[Measure(bs.trace, Every(epochs=1, start=True))],
+    )  # fmt: skip
+    catalogue, rows = scanned(tmp_path)
+    page = run_page(catalogue, rows["sgd"]["id"])
+    assert "Hessian trace over training" in page
+    assert "Training loss" in page
+    assert run_page(catalogue, "nothing") == ""
+    with served(tmp_path) as port:
+        assert get(port, "/run/nothing")[0] == 404
 
 
 def test_only_this_machine_gets_in_and_only_to_look(tmp_path):

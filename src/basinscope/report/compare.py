@@ -10,12 +10,15 @@ from markupsafe import Markup
 
 from ..estimates import Estimate
 from ..measures.measured import ChainTraces
+from ..training.history_figure import measured
 from . import figures
 from .catalogue import Catalogue, Detail
 from .figures import real
 from .pages import axis_of, templates
+from .words import title_of
 
 _NAME = 60
+_CURVES = 12
 _BESIDE = ("_stderr", "_verdict", "_warnings")
 _RESOLUTION = ("llc_nbeta", "llc_gamma", "nbeta", "gamma")
 _FIRST = (
@@ -54,6 +57,26 @@ def comparison(catalogue: Catalogue, identities: Sequence[str]) -> str:
     )
 
 
+def run_page(catalogue: Catalogue, identity: str) -> str:
+    """The page of one run: all its numbers, its curves over training and its chains; empty where there is none."""
+    row, detail = catalogue.row(identity), catalogue.detail(identity)
+    if row is None:
+        return ""
+    names = _columns([row])
+    return (
+        templates()
+        .get_template("run.html")
+        .render(
+            row=row,
+            detail=detail,
+            place=catalogue.root.name,
+            columns=names,
+            curves=_curves([(row, detail)]),
+            chains=_chains(detail),
+        )
+    )
+
+
 def mismatch(rows: Sequence[dict[str, Any]]) -> str:
     """Which part of the resolution differs between runs that have a λ̂ and say at which they took it; empty for none.
 
@@ -86,11 +109,16 @@ def _beside(name: str, names: Iterable[str]) -> bool:
 
 def _curves(runs: list[tuple[dict[str, Any], Detail]]) -> list[tuple[str, Markup]]:
     charts = []
-    for title, names, logarithmic in (
+    histories = [row for _, detail in runs for row in _history(detail)]
+    others = [name for name in measured(histories) if name != "llc"]
+    drawn: list[tuple[str, tuple[str, ...], bool]] = [
         ("λ̂ over training", ("llc",), False),
+        ("basin over training", ("llc_basin",), False),
         ("training loss", ("train_loss", "loss"), True),
         ("validation loss", ("validation_loss",), True),
-    ):
+        *((f"{title_of(name)} over training", (name,), True) for name in others),
+    ]
+    for title, names, logarithmic in drawn[:_CURVES]:
         axis = "epoch" if all(_has(detail, "epoch") for _, detail in runs if _history(detail)) else "step"
         series = [(row["name"][:_NAME], _points(detail, axis, names)) for row, detail in runs]
         chart = figures.over_training(series, axis, title, logarithmic=logarithmic)

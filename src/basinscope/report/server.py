@@ -21,7 +21,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ..errors import BasinscopeError
 from .catalogue import Catalogue
-from .compare import comparison
+from .compare import comparison, run_page
 from .pages import asset, report_page, templates
 
 LOCAL = ("127.0.0.1", "localhost", "::1")
@@ -75,6 +75,10 @@ def application(
         identities = request.query_params.getlist("run")[:MOST]
         return await _shown(comparison, catalogue, identities)
 
+    async def run(request: Request) -> Response:
+        shown = await _shown(run_page, catalogue, request.path_params["identity"])
+        return shown if shown.body else PlainTextResponse("there is no such run", 404)
+
     async def report(request: Request) -> Response:
         detail = await run_in_threadpool(catalogue.detail, request.path_params["identity"])
         if detail.report is None:
@@ -98,11 +102,13 @@ def application(
         routes=[
             Route("/", page),
             Route("/compare", compare),
+            Route("/run/{identity}", run),
             Route("/report/{identity}", report),
             Route("/events", events),
             Route("/style.css", _file("style.css", "text/css")),
             Route("/live.css", _file("live.css", "text/css")),
             Route("/live.js", _file("live.js", "text/javascript")),
+            Route("/scatter.js", _file("scatter.js", "text/javascript")),
             Route("/enter.js", _file("enter.js", "text/javascript")),
         ],
         lifespan=lifespan,

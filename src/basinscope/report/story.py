@@ -9,6 +9,7 @@ from typing import Any
 
 from .._version import __version__
 from ..estimates import Check, unmet
+from ..measures.coefficient import minimum_checks
 from ..measures.measured import Measurement
 from ..progress import duration
 from .report import Report
@@ -79,15 +80,23 @@ def _sentence(measured: Measurement) -> str:
     if not math.isfinite(value):
         return f"No learning coefficient could be had for this network of {dimension:,} parameters."
     if measured.llc.of_basin is not measured.llc:
-        basin, drop = measured.llc.basin.value, measured.llc.drop.value
-        coarser = measured.llc.note.partition("; ")[2]
+        basin, coarser = measured.llc.basin.value, measured.llc.note.partition("; ")[2]
         return (
-            f"At this resolution the weights are no minimum: they lie {number(drop, 3)} nats above the bottom of a "
-            f"basin that counts as {_counted(basin, dimension)}." + (f" {sentence(coarser)}." if coarser else "")
+            f"At this resolution the weights are no minimum: {_why_no_minimum(measured)} a basin that counts as "
+            f"{_counted(basin, dimension)}." + (f" {sentence(coarser)}." if coarser else "")
         )
     if value <= 0:
         return "The chains found lower loss than the network has, and no basin: λ̂ means nothing here."
     return f"At this resolution the network counts as {_counted(value, dimension)}."
+
+
+def _why_no_minimum(measured: Measurement) -> str:
+    """Where w* is in its basin, up to the name of that."""
+    drop, diagnostics = measured.llc.drop.value, measured.llc.diagnostics
+    first = unmet(minimum_checks(measured.llc.value, diagnostics))[:1]
+    if first and not first[0].name.startswith("drop"):
+        return "the loss still falls along some direction in"
+    return f"they lie {number(drop, 3)} nats above the bottom of"
 
 
 def _others(measured: Measurement) -> str:

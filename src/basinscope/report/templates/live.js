@@ -9,6 +9,7 @@
   const runs = new Map();
   const chosen = new Set();
   let sort = { key: "updated", down: true }, shown = PAGE, ready = false, drawing = 0;
+  let picked = [], offered = "", pictured = "";
 
   const make = (tag, props = {}, ...children) => {
     const node = Object.assign(document.createElement(tag), props);
@@ -59,6 +60,7 @@
     return "no run matches all of it";
   };
   const columns = (rows) => {
+    if (picked.length) return picked.map((name) => [name, titles[name] || name.replaceAll("_", " ")]);
     const names = new Set();
     for (const run of rows.slice(0, 400)) for (const name of Object.keys(run.values)) names.add(name);
     const common = COMMON.filter(([key]) => names.has(key));
@@ -66,6 +68,45 @@
     const beside = (n) => ["_stderr", "_verdict", "_warnings"].some((end) => n.endsWith(end) && names.has(n.slice(0, -end.length)));
     const rest = [...names].filter((n) => !COMMON.some(([key]) => key === n) && !beside(n));
     return [...rest.slice(0, 12).map((n) => [n, n.replaceAll("_", " ")]), ...common];
+  };
+  const titles = Object.fromEntries(COMMON);
+  // The chooser: a box for every column that some run has, and those of numbers for the two axes.
+  const offer = () => {
+    const names = new Map();
+    for (const run of runs.values()) for (const [name, own] of Object.entries(run.values)) names.set(name, names.get(name) || typeof own === "number");
+    const beside = (name) => ["_stderr", "_warnings"].some((end) => name.endsWith(end) && names.has(name.slice(0, -end.length)));
+    const sorted = [...names.keys()].filter((name) => !beside(name)).sort();
+    if (sorted.join("\n") === offered) return;
+    offered = sorted.join("\n");
+    byId("columns").replaceChildren(...sorted.map((name) => {
+      const box = make("input", { type: "checkbox" });
+      box.dataset.name = name;
+      box.addEventListener("change", () => {
+        if (!picked.length) picked = columns(ordered(matching())).map(([key]) => key);
+        picked = box.checked ? [...picked, name] : picked.filter((key) => key !== name);
+        draw();
+      });
+      return make("label", {}, box, make("span", { textContent: titles[name] || name.replaceAll("_", " ") }));
+    }));
+    for (const id of ["x", "y"]) {
+      const before = asked[id] || byId(id).value, numeric = sorted.filter((name) => names.get(name));
+      byId(id).replaceChildren(make("option", { value: "", textContent: "none" }),
+        ...numeric.map((name) => make("option", { value: name, textContent: titles[name] || name.replaceAll("_", " ") })));
+      byId(id).value = numeric.includes(before) ? before : "";
+      if (byId(id).value === before) asked[id] = "";
+    }
+  };
+  const scattered = (rows) => {
+    const [x, y] = ["x", "y"].map((id) => byId(id).value);
+    const now = JSON.stringify([x, y, ...TICKS.map((id) => byId(id).checked), ...(x && y ? rows.map((run) => [run.id, run.values[x], run.values[y]]) : [])]);
+    if (now === pictured) return; // a picture that is pointed at stays
+    pictured = now;
+    byId("scatter").replaceChildren();
+    if (!x || !y) { byId("reading").textContent = "Choose two columns; the runs that the filter leaves are drawn."; return; }
+    const axis = (key, id) => ({ key, title: titles[key] || key.replaceAll("_", " "), log: byId(`${id}log`).checked });
+    const drawn = window.basinscopeScatter(rows, axis(x, "x"), axis(y, "y"), text, (words) => { byId("reading").textContent = words; });
+    byId("reading").textContent = drawn.said;
+    if (drawn.picture) byId("scatter").replaceChildren(drawn.picture);
   };
   const ordered = (rows) => {
     const way = sort.down ? -1 : 1;
@@ -97,7 +138,9 @@
   const line = (run, shownColumns) => {
     const box = make("input", { type: "checkbox", checked: chosen.has(run.id) });
     box.addEventListener("change", () => choose(run.id, box));
-    const name = make("td", { className: "name" }, make("label", {}, box, make("span", { textContent: run.name })));
+    box.setAttribute("aria-label", `compare ${run.name}`);
+    const own = make("a", { href: `/run/${run.id}` }, make("span", { textContent: run.name }));
+    const name = make("td", { className: "name" }, make("div", { className: "choice" }, box, own));
     if (run.kind === "report" && run.status === "measured") name.append(make("a", { href: `/report/${run.id}`, className: "open", textContent: "report" }));
     if (run.note) name.append(make("span", { className: "note", textContent: run.note }));
     const tone = { ok: "ok", doubtful: "doubtful", failed: "failed", done: "ok", measured: "ok", diverged: "failed", damaged: "failed" };
@@ -130,15 +173,19 @@
     byId("nothing").hidden = !none;
     byId("nothing").textContent = none ? `Nothing to show${none}. Comparisons are written llc>26, gamma<2, verdict=ok; words are looked for in all texts.` : "";
     byId("clear").disabled = chosen.size === 0;
+    for (const box of byId("columns").querySelectorAll("input")) box.checked = shownColumns.some(([key]) => key === box.dataset.name);
+    scattered(rows);
     keepState();
     document.body.dataset.drawn = String(++drawing);
   }
   // What is shown stands in the address, after the #, so that it can be kept and sent; the server never sees it.
-  const FIELDS = ["query", "group", "status"];
+  const FIELDS = ["query", "group", "status", "x", "y"], TICKS = ["xlog", "ylog"];
   const asked = {};
   const keepState = () => {
     const state = new URLSearchParams();
     for (const id of FIELDS) if (asked[id] || byId(id).value) state.set(id, asked[id] || byId(id).value);
+    for (const id of TICKS) if (byId(id).checked) state.set(id, "1");
+    if (picked.length) state.set("columns", picked.join(","));
     if (sort.key !== "updated" || !sort.down) state.set("sort", (sort.down ? "-" : "") + sort.key);
     if (chosen.size) state.set("runs", [...chosen].join(","));
     const words = state.toString();
@@ -150,6 +197,8 @@
       byId(id).value = state.get(id) || "";
       asked[id] = byId(id).value === (state.get(id) || "") ? "" : state.get(id); // a group that has not come yet
     }
+    for (const id of TICKS) byId(id).checked = state.get(id) === "1";
+    picked = (state.get("columns") || "").split(",").filter(Boolean);
     const key = state.get("sort") || "-updated";
     sort = { key: key.replace(/^-/, ""), down: key.startsWith("-") };
     chosen.clear();
@@ -160,7 +209,7 @@
   const soon = () => {
     if (waiting) return;
     waiting = true;
-    requestAnimationFrame(() => { waiting = false; options(); draw(); });
+    requestAnimationFrame(() => { waiting = false; options(); offer(); draw(); });
   };
   const options = () => {
     for (const key of ["group", "status"]) {
@@ -224,6 +273,8 @@
     readState();
     window.addEventListener("hashchange", () => { readState(); draw(); compare(); });
     for (const id of FIELDS) byId(id).addEventListener("input", () => { asked[id] = ""; shown = PAGE; draw(); });
+    for (const id of TICKS) byId(id).addEventListener("change", draw);
+    byId("usual").addEventListener("click", () => { picked = []; draw(); });
     byId("more").addEventListener("click", () => { shown += PAGE; draw(); });
     byId("clear").addEventListener("click", () => { chosen.clear(); draw(); compare(); });
     byId("csv").addEventListener("click", () => {
