@@ -14,6 +14,7 @@ from torch import Tensor
 
 from ..errors import InputError
 from ..landscape import Landscape
+from ..language.model import LanguageModel
 
 WeightDecay = float | Sequence[float] | Mapping[str, float | Tensor]
 
@@ -53,7 +54,7 @@ class Decay:
         return level if self.shape is None else "per parameter"
 
 
-def read_decay(land: Landscape, weight_decay: WeightDecay, *, single: bool = False) -> Decay:
+def read_decay(land: Landscape | LanguageModel, weight_decay: WeightDecay, *, single: bool = False) -> Decay:
     """Check the argument `weight_decay` of every measure; a `single` one must not be a sequence.
 
     A mapping takes name patterns (`*` for any part) to numbers or to tensors of the parameter's shape; the first

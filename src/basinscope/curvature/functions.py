@@ -11,6 +11,7 @@ import torch
 from ..errors import InputError
 from ..estimates import Check, Estimate
 from ..landscape import Landscape
+from ..language.model import LanguageModel
 from ..progress import tracked
 from .averages import check_positive, indefinite
 from .bracket import Function
@@ -43,15 +44,15 @@ LOG_DET = TraceFunction("log_det", True, lambda level: Function(lambda x: torch.
 
 
 def trace_function(
-    land: Landscape, kind: TraceFunction, *, weight_decay: WeightDecay, matrix: str, method: str, seed: int,
-    rtol: float, sharing: Sharing, progress: bool,
+    land: Landscape | LanguageModel, kind: TraceFunction, *, weight_decay: WeightDecay, matrix: str, method: str,
+    seed: int, rtol: float, sharing: Sharing, progress: bool,
 ) -> Estimate | list[Estimate]:  # fmt: skip
     """Tr h(Λ^(−1/2) A Λ^(−1/2)) for every weight decay, from one factorization or one set of Lanczos runs."""
     if matrix not in ("hessian", "fisher", "covariance"):
         raise InputError(f"matrix must be 'hessian', 'fisher' or 'covariance', got {matrix!r}")
     decay = read_decay(land, weight_decay)
     if method == "auto":
-        method = choose(land, matrix)
+        method = "lanczos" if isinstance(land, LanguageModel) else choose(land, matrix)
     common: dict[str, Any] = {"matrix": matrix, "method": method, "parameters": land.dimension, "samples": land.n}
     if method == "lanczos":
         product = Whitened(operator(land, matrix), decay.whitening)
@@ -64,6 +65,7 @@ def trace_function(
             for average, level in zip(averages, decay.levels, strict=True)
         ]
     else:
+        assert isinstance(land, Landscape)  # soft_rank has refused others
         with tracked(kind.name.replace("_", " "), progress) as report:
             values = eigenvalues(land, matrix, method, decay.whitening, sharing, report)
         estimates = [_from_eigenvalues(kind, values, level, decay, common) for level in decay.levels]

@@ -12,8 +12,10 @@ from torch.func import grad, jvp, vjp, vmap
 
 from ..errors import InputError
 from ..landscape import Landscape, Parameters, check_landscape, math_attention
+from ..language.model import LanguageModel
 from ..losses import logits
 from ..samples import Samples
+from .language import LanguageOperator
 from .likelihood import missing_likelihood, output_curvature, with_drawn_labels
 from .precision import full_precision
 from .symmetry import refuse_asymmetric
@@ -237,7 +239,15 @@ def covariance(land: Landscape, *, memory: int | None = None) -> CurvatureOperat
     return CurvatureOperator(land, "covariance", True, linear_map, plan(land, memory, copies=3))
 
 
-def operator(land: Landscape, matrix: str, *, memory: int | None = None) -> CurvatureOperator:
+def check_differentiable(land: Any) -> None:
+    """Refuse what has no operators: neither a landscape nor a language model in place."""
+    if not isinstance(land, LanguageModel):
+        check_landscape(land)
+
+
+def operator(
+    land: Landscape | LanguageModel, matrix: str, *, memory: int | None = None
+) -> CurvatureOperator | LanguageOperator:
     """The operator by its name: H, F or C of the landscape at w*, never written out.
 
     `operator @ v` multiplies a tensor (d,) or (d, k), `to_scipy` makes a SciPy `LinearOperator` of it.
@@ -253,7 +263,9 @@ def operator(land: Landscape, matrix: str, *, memory: int | None = None) -> Curv
         >>> operator(land, "fisher").psd
         True
     """
-    check_landscape(land)
+    check_differentiable(land)
+    if isinstance(land, LanguageModel):
+        return LanguageOperator(land, matrix, memory)
     builders = {"hessian": hessian, "fisher": fisher, "covariance": covariance}
     if not isinstance(matrix, str) or matrix not in builders:
         raise InputError(f"matrix must be one of {', '.join(builders)}, got {matrix!r}")

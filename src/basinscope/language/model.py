@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -33,6 +33,13 @@ class Leaf(NamedTuple):
 
     tensor: Tensor
     piece: Piece | None
+
+    def value(self) -> Tensor:
+        """What is free of it, at present."""
+        whole, piece = self.tensor.detach(), self.piece
+        if piece is None or piece.index is None:
+            return whole
+        return whole.index_select(piece.axis, piece.index.to(whole.device))
 
 
 class LanguageModel:
@@ -167,6 +174,16 @@ class LanguageModel:
             name: Leaf(own[piece.parameter] if (piece := self._slices.get(name)) else own[name], piece)
             for name in self.parameters
         }
+
+    @property
+    def slices(self) -> Mapping[str, Piece]:
+        """Where free slices belong, by the names that they have as parameters."""
+        return self._slices
+
+    def held(self) -> Parameters:
+        """The module's parameters that are held fixed, and the whole of those that are free in part."""
+        wholly = self.parameters.keys() - self._slices.keys()
+        return {name: each.detach() for name, each in self.module.named_parameters() if name not in wholly}
 
     def token_losses(self, batch: Samples) -> Tensor:
         """−log p of each token of a batch at the module's present weights, (m, T); 0 where there is none to predict."""

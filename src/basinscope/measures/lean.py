@@ -88,6 +88,7 @@ def _diagnostics(land: Landscape | LanguageModel, walk: Walked, rtol: float) -> 
         "started": started,
         "diverged": walk.diverged,
         "draws": pace.steps,
+        "burn_in": 0,  # of the trace, which begins after it
         "step_sizes": sorted({chain.record.step.size for chain in walk.chains}, reverse=True),
         "batch_size": walk.batch,
         "micro_batch": walk.micro,

@@ -10,9 +10,11 @@ from torch import Tensor
 from ..curvature.decay import WeightDecay
 from ..curvature.functions import SOFT_RANK, SOFT_RANK_SQUARED, trace_function
 from ..curvature.kronecker import Sharing
+from ..curvature.operators import check_differentiable
 from ..errors import InputError
 from ..estimates import Estimate
-from ..landscape import Landscape, check_landscape
+from ..landscape import Landscape
+from ..language.model import LanguageModel
 
 Method = Literal["auto", "exact", "dual", "lanczos", "block", "ekfac", "kfac", "diagonal"]
 Matrix = Literal["fisher", "hessian", "covariance"]
@@ -20,20 +22,21 @@ Matrix = Literal["fisher", "hessian", "covariance"]
 
 @overload
 def soft_rank(
-    land: Landscape, *, weight_decay: float | Mapping[str, float | Tensor], matrix: Matrix = ..., method: Method = ...,
-    order: int = ..., sharing: Sharing = ..., seed: int = ..., rtol: float = ..., progress: bool = ...,
+    land: Landscape | LanguageModel, *, weight_decay: float | Mapping[str, float | Tensor], matrix: Matrix = ...,
+    method: Method = ..., order: int = ..., sharing: Sharing = ..., seed: int = ..., rtol: float = ...,
+    progress: bool = ...,
 ) -> Estimate: ...  # fmt: skip
 
 
 @overload
 def soft_rank(
-    land: Landscape, *, weight_decay: Sequence[float], matrix: Matrix = ..., method: Method = ..., order: int = ...,
-    sharing: Sharing = ..., seed: int = ..., rtol: float = ..., progress: bool = ...,
+    land: Landscape | LanguageModel, *, weight_decay: Sequence[float], matrix: Matrix = ..., method: Method = ...,
+    order: int = ..., sharing: Sharing = ..., seed: int = ..., rtol: float = ..., progress: bool = ...,
 ) -> list[Estimate]: ...  # fmt: skip
 
 
 def soft_rank(
-    land: Landscape,
+    land: Landscape | LanguageModel,
     *,
     weight_decay: WeightDecay,
     matrix: Matrix = "fisher",
@@ -52,7 +55,7 @@ def soft_rank(
     the generalization gap up to O(‖Λ‖) (Prop. 4.2), and the second order over n the squared distance of losses.
 
     Args:
-        land: the landscape.
+        land: the landscape, or a `LanguageModel`.
         weight_decay: λ > 0 of the penalty (λ/2)‖w‖² added to the mean loss; a sequence of them, which share one
             factorization and return a list; or a dict from name patterns to numbers or tensors, a diagonal Λ.
         matrix: `fisher` (model Fisher, = Gauss–Newton), `hessian` or `covariance` of the gradients.
@@ -78,7 +81,9 @@ def soft_rank(
         >>> [round(rank.value, 3) for rank in bs.soft_rank(land, weight_decay=[0.01, 0.1, 1.0])]
         [1.975, 1.786, 1.0]
     """
-    check_landscape(land)
+    check_differentiable(land)
+    if isinstance(land, LanguageModel) and method not in ("auto", "lanczos"):
+        raise InputError(f"method={method!r} needs a copy of the network: of a language model in place, take 'lanczos'")
     if order not in (1, 2):
         raise InputError(f"order must be 1 or 2, got {order}")
     return trace_function(

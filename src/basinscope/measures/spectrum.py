@@ -12,10 +12,11 @@ from torch import Tensor
 from ..checks import fraction, whole, whole_seed
 from ..curvature.density import Quadrature, lanczos_quadrature
 from ..curvature.eigen import EigenPairs, top_eigenpairs
-from ..curvature.operators import operator
+from ..curvature.operators import check_differentiable, operator
 from ..errors import InputError
 from ..estimates import Check, Estimate
-from ..landscape import Landscape, check_landscape
+from ..landscape import Landscape
+from ..language.model import LanguageModel
 from ..progress import tracked
 from ..verdict import Checked
 
@@ -113,7 +114,7 @@ class Spectrum(Checked):
 
 
 def spectrum(
-    land: Landscape,
+    land: Landscape | LanguageModel,
     *,
     matrix: str = "hessian",
     k: int = 10,
@@ -131,7 +132,7 @@ def spectrum(
     stochastic Lanczos quadrature on the orthogonal complement of the eigenvectors found.
 
     Args:
-        land: the landscape.
+        land: the landscape, or a `LanguageModel`.
         matrix: `hessian`, `fisher` or `covariance`.
         k: how many eigenvalues at an end.
         probes: random vectors for the density; its standard error is over them.
@@ -150,7 +151,7 @@ def spectrum(
         >>> bs.spectrum(land).largest.round(decimals=4).tolist()  # H = XᵀX/n
         [4.5, 0.5]
     """
-    check_landscape(land)
+    check_differentiable(land)
     k, probes, steps = whole("k", k, 1), whole("probes", probes, 1, 10**6), whole("steps", steps, 1, 10**6)
     fraction("rtol", rtol)
     seed = whole_seed(seed)

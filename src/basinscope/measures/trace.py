@@ -7,21 +7,23 @@ from typing import Any
 
 from ..checks import fraction, whole, whole_seed
 from ..curvature.ghost import layer_traces
-from ..curvature.operators import CurvatureOperator, hessian, residual
+from ..curvature.language import LanguageOperator
+from ..curvature.operators import Operator, check_differentiable, hessian, residual
 from ..curvature.piecewise import piecewise_affine
 from ..curvature.stack_traces import stack_traces
 from ..curvature.trace import TraceEstimate, estimate_trace
 from ..deprecated import warn_renamed
 from ..errors import InputError
 from ..estimates import Check, Estimate
-from ..landscape import Landscape, check_landscape
+from ..landscape import Landscape
+from ..language.model import LanguageModel
 from ..progress import Report, tracked
 
 MAX_STDERR_OF_RTOL = 1.05  # standard error in units of the one asked for: the rule that stops leaves a little more
 
 
 def trace(
-    land: Landscape,
+    land: Landscape | LanguageModel,
     *,
     matrix: str = "hessian",
     rtol: float = 0.02,
@@ -40,7 +42,8 @@ def trace(
     XTrace when that takes fewer products. It stops when the standard error is at most `rtol` · |trace|.
 
     Args:
-        land: the landscape.
+        land: the landscape, or a `LanguageModel`, whose trace is taken by products alone, with scores over the
+            vocabulary made a piece at a time.
         matrix: `hessian`, `fisher` or `covariance`.
         rtol: relative standard error to reach.
         per_layer: also the traces of the diagonal blocks, a (value, standard error) per parameter name in
@@ -61,7 +64,7 @@ def trace(
         >>> bs.trace(land).value  # Σ_j mean(x_j²) + 1
         8.0
     """
-    check_landscape(land)
+    check_differentiable(land)
     if matrix not in ("hessian", "fisher", "covariance"):
         raise InputError(f"matrix must be 'hessian', 'fisher' or 'covariance', got {matrix!r}")
     fraction("rtol", rtol)
@@ -81,18 +84,20 @@ def hessian_trace(land: Landscape, **options: Any) -> Estimate:
 
 
 def _parts(
-    land: Landscape, matrix: str, rtol: float, per_layer: bool, max_products: int, seed: int, memory: int | None,
-    report: Report,
+    land: Landscape | LanguageModel, matrix: str, rtol: float, per_layer: bool, max_products: int, seed: int,
+    memory: int | None, report: Report,
 ) -> tuple[TraceEstimate | None, TraceEstimate | None]:  # fmt: skip
     """The part of the trace that comes from gradients, and the part that comes from products."""
 
-    def probed(operator: CurvatureOperator, offset: float, share: float = 1.0) -> TraceEstimate:
+    def probed(operator: Operator, offset: float, share: float = 1.0) -> TraceEstimate:
         sizes = [tensor.numel() for tensor in land.parameters.values()] if per_layer else None
         return estimate_trace(
             operator, rtol=share * rtol, offset=offset, max_products=max_products, seed=seed, sizes=sizes,
             memory=memory, report=report,
         )  # fmt: skip
 
+    if isinstance(land, LanguageModel):
+        return None, probed(LanguageOperator(land, matrix, memory), offset=0.0)
     if matrix != "hessian":
         return layer_traces(land, matrix, rtol=rtol, seed=seed, memory=memory, report=report), None
     if land.loss.family == "custom":
@@ -109,7 +114,7 @@ def _parts(
 
 
 def _estimate(
-    land: Landscape,
+    land: Landscape | LanguageModel,
     matrix: str,
     rtol: float,
     per_layer: bool,
