@@ -81,8 +81,8 @@ def curvature(job: Network, fit: Fitted, number: int) -> tuple[Row, list[Basis]]
                 if name == "llc_bayes":
                     row["half_tic_fluctuation"] = penalized.trace_with(whole.covariance) / 2
         del whole
-    held = outputs(lands["held"]).numbers()
-    row |= {f"{name}_held": held[name] for name in ("loss", "accuracy")}
+    left_out = outputs(lands["held"]).numbers()
+    row |= {f"{name}_held": left_out[name] for name in ("loss", "accuracy")}
     row |= {"gap": row["loss_test"] - row["loss_train"], "gap_held": row["loss_held"] - row["loss_train"]}
     return row, turned
 

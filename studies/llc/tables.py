@@ -238,9 +238,9 @@ def _entropy_targets(table: pd.DataFrame) -> list[Row]:
         result = f"{means}, p = {p:.2g}" if math.isfinite(p) else f"{means}: too few for a test"
         wanted = f"lower, as published: about {PAPER_ENTROPY[0]:g} against {PAPER_ENTROPY[1]:g}"
         decided = math.isfinite(p) and p < 0.05
-        judged = _met(f"λ̂ of Entropy-SGD against SGD, {shown}", wanted, result,
+        target = _met(f"λ̂ of Entropy-SGD against SGD, {shown}", wanted, result,
                       bool(row["difference"] < 0) if decided else None)  # fmt: skip
-        rows.append(judged if moment == "end" else {**judged, "wanted": "not published", "met": "for comparison"})
+        rows.append(target if moment == "end" else {**target, "wanted": "not published", "met": "for comparison"})
     return rows
 
 

@@ -273,9 +273,9 @@ def measured(
             if in_full[place] and job.full:
                 row |= Measure(full, options=full_options(job)).columns(land)
             rows.append(row)
-        judged = [place for place in range(len(lands)) if first.part == "judged" and in_full[start + place]]
-        if judged:
-            biased = bias_of_sgld([lands[p] for p in judged], draws=first.draws, gamma=first.gamma, seed=start)
-            for place, estimates in zip(judged, biased, strict=True):
+        places = [place for place in range(len(lands)) if first.part == "judged" and in_full[start + place]]
+        if places:
+            biased = bias_of_sgld([lands[p] for p in places], draws=first.draws, gamma=first.gamma, seed=start)
+            for place, estimates in zip(places, biased, strict=True):
                 rows[start + place] |= columns(estimates)
     return rows

@@ -25,7 +25,9 @@ FIGURES = {
 }
 
 
-def page(table: pd.DataFrame, made: Mapping[str, pd.DataFrame], judged: pd.DataFrame, origin: Mapping[str, Any]) -> str:
+def page(
+    table: pd.DataFrame, made: Mapping[str, pd.DataFrame], answers: pd.DataFrame, origin: Mapping[str, Any]
+) -> str:
     """The page as Markdown, from all rows, the tables, the judged claims, and where the rows come from."""
     data, small = data_and_scale(table["data"])
     parts = [
@@ -39,7 +41,7 @@ def page(table: pd.DataFrame, made: Mapping[str, pd.DataFrame], judged: pd.DataF
         "by the basin coefficient of calibrated chains at nβ = n/log n; by half the soft rank of the Fisher matrix; "
         "and by Tr H.",
         "",
-        *_summary(judged),
+        *_summary(answers),
         *_figures(made),
         *_agreement(made),
         *_judgement(made),
@@ -93,10 +95,10 @@ def _counted(made: Mapping[str, pd.DataFrame], name: str, moment: str, words: st
     return ""
 
 
-def _summary(judged: pd.DataFrame) -> list[str]:
+def _summary(answers: pd.DataFrame) -> list[str]:
     """Every claim in one line, with a column for each way of measuring, and where it was found not to hold."""
     lines = []
-    for (claim, paper), rows in judged.groupby(["claim", "paper"], sort=False):
+    for (claim, paper), rows in answers.groupby(["claim", "paper"], sort=False):
         cells = [_cell(rows.loc[rows["way"] == way, "holds"].tolist()) for way in WAYS.values()]
         fails = list(dict.fromkeys(rows.loc[(rows["holds"] == "no") & rows["way"].notna(), "setting"]))
         lines.append((claim, paper, *cells, "; ".join(fails[:4]) + (" …" if len(fails) > 4 else "") or "–"))

@@ -50,9 +50,9 @@ class NgdVsSgd(Study):
     def report(self, results: Results, folder: Path) -> Sequence[Path]:
         """Tables, the figures that decide, every claim with its numbers, and `README.md` with the answer."""
         made = tables(results.table)
-        judged = claims(made)
-        files = csv_files({**made, "claims": judged}, folder) + draw(results.table, made, folder)
-        return [*files, readme(page(results.table, made, judged, results.provenance()), folder)]
+        answers = claims(made)
+        files = csv_files({**made, "claims": answers}, folder) + draw(results.table, made, folder)
+        return [*files, readme(page(results.table, made, answers, results.provenance()), folder)]
 
     def findings(self, results: Results) -> Sequence[Finding]:
         """The paper's claims, each with what the paper's own measurement and the better ones make of it."""

@@ -52,8 +52,8 @@ def figure(table: pd.DataFrame, made: pd.DataFrame) -> Any:
 
 def _slopes(axes: Any, place: int, model: str, exact: pd.DataFrame, made: pd.DataFrame) -> None:
     first = place == 0
-    own = exact[exact["model"] == model].groupby("seed")["slope"].first()
-    axes.scatter(own, np.full(len(own), place), s=10, color=POINT, alpha=0.5, linewidths=0,
+    slopes = exact[exact["model"] == model].groupby("seed")["slope"].first()
+    axes.scatter(slopes, np.full(len(slopes), place), s=10, color=POINT, alpha=0.5, linewidths=0,
                  label="integration, one data set" if first else None)  # fmt: skip
     for method, (mark, colour) in MARKS.items():
         part = made[(made["model"] == model) & (made["method"] == method)]
@@ -69,8 +69,8 @@ def _slopes(axes: Any, place: int, model: str, exact: pd.DataFrame, made: pd.Dat
 
 
 def _lines(axes: Any, model: str, exact: pd.DataFrame, made: pd.DataFrame) -> None:
-    for number, (_, own) in enumerate(exact.groupby("seed")):
-        axes.plot(1 / own["beta"], own["mean"] - own["mean"].mean(), color=POINT, alpha=0.3, linewidth=0.8,
+    for number, (_, rows) in enumerate(exact.groupby("seed")):
+        axes.plot(1 / rows["beta"], rows["mean"] - rows["mean"].mean(), color=POINT, alpha=0.3, linewidth=0.8,
                   label="data sets" if number == 0 else None)  # fmt: skip
     ends = np.array([1 / exact["beta"].max(), 1 / exact["beta"].min()])
     centred = ends - (1 / exact["beta"]).mean()
@@ -184,14 +184,14 @@ def _table(made: pd.DataFrame) -> list[str]:
 
 
 def _published(made: pd.DataFrame) -> list[str]:
-    own = made[made["parameters"] == 21]
+    rows = made[made["parameters"] == 21]
     return [
         "| network with 21 weights | by | λ̂ | R² | d/2 |", "|---|---|---|---|---|",
         f"| Murfet et al. (2020), as Seyoum (2025) reports it | NUTS | ≈ {PUBLISHED} | > 0.99 | 10.5 |",
         *(
             f"| {row['title']} | {METHODS[row['method']]} | {_with(row['llc'], row['stderr'])} | "
             f"{row['least_r_squared']:.4f} | 10.5 |"
-            for row in own.to_dict("records")
+            for row in rows.to_dict("records")
         ),
     ]  # fmt: skip
 

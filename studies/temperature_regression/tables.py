@@ -62,8 +62,8 @@ def slope_deviation(table: pd.DataFrame, model: str, method: str) -> float:
 def _paired(table: pd.DataFrame, model: str, method: str) -> pd.DataFrame:
     here = table[table["model"] == model].assign(step=lambda rows: (rows["beta"] * 1e9).round())
     columns = ["seed", "step", "mean", "stderr", "slope", "slope_stderr"]
-    own, exact = (here[here["method"] == name][columns] for name in (method, "exact"))
-    return own.merge(exact, on=["seed", "step"], suffixes=("", "_exact"))
+    mine, exact = (here[here["method"] == name][columns] for name in (method, "exact"))
+    return mine.merge(exact, on=["seed", "step"], suffixes=("", "_exact"))
 
 
 def parameters(model: str) -> int:

@@ -158,8 +158,8 @@ def answer(table: pd.DataFrame, made: pd.DataFrame) -> str:
 
 def _means(made: pd.DataFrame) -> pd.DataFrame:
     """Regret averaged over n: a row for each truth, a column for each criterion."""
-    own = made[made["criterion"] != LARGEST]
-    return own.pivot_table(index="truth", columns="criterion", values="regret", aggfunc="mean", sort=False)
+    rows = made[made["criterion"] != LARGEST]
+    return rows.pivot_table(index="truth", columns="criterion", values="regret", aggfunc="mean", sort=False)
 
 
 def _won(table: pd.DataFrame) -> str:

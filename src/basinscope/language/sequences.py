@@ -166,10 +166,10 @@ def _of_array(data: Tensor | np.ndarray[Any, Any], length: int | None, most: int
     return Numbered(pieces, _fewer(len(data) // size, most))
 
 
-def _fewer(there: int, wanted: int | None) -> int:
-    if wanted is not None and wanted > there:
-        raise InputError(f"sequences={wanted:,} are more than the data hold: {there:,}")
-    return there if wanted is None else wanted
+def _fewer(present: int, wanted: int | None) -> int:
+    if wanted is not None and wanted > present:
+        raise InputError(f"sequences={wanted:,} are more than the data hold: {present:,}")
+    return present if wanted is None else wanted
 
 
 def _tokens(values: Any) -> Tensor:
@@ -231,6 +231,6 @@ def _stacked(rows: Sequence[Row]) -> Samples:
 
 def _filled(row: Row, name: str, length: int) -> Tensor:
     tokens = row["input_ids"]
-    own = row.get(name, torch.ones_like(tokens) if name == "attention_mask" else tokens)
+    values = row.get(name, torch.ones_like(tokens) if name == "attention_mask" else tokens)
     fill = IGNORED_LABEL if name == "labels" else 0
-    return torch.nn.functional.pad(own, (0, length - len(own)), value=fill)
+    return torch.nn.functional.pad(values, (0, length - len(values)), value=fill)

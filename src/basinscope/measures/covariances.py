@@ -304,7 +304,7 @@ class Sums:
             share, surplus = self._share(chains, control), control.sums._covariances(chains) - control.known
             matrix = matrix - share * surplus
             others = control.sums._leaving_out(chains)
-            left_out = (own - share * (other - control.known) for own, other in zip(left_out, others, strict=True))
+            left_out = (ours - share * (other - control.known) for ours, other in zip(left_out, others, strict=True))
         value = made(matrix)
         mean, square = torch.zeros_like(value), torch.zeros_like(value)
         for without in left_out:
@@ -317,12 +317,12 @@ class Sums:
     def _share(self, chains: Tensor, control: Control) -> float:
         """How much of the control variate to take out: one number for all entries, by what their covariances and its
         own do together when a chain is left out."""
-        own, other = self._covariances(chains), control.sums._covariances(chains)
+        ours, other = self._covariances(chains), control.sums._covariances(chains)
         together = alone = 0.0
         both = zip(self._leaving_out(chains), control.sums._leaving_out(chains), strict=True)
         for without, control_without in both:
             move = control_without - other
-            together += float(((without - own) * move).sum())
+            together += float(((without - ours) * move).sum())
             alone += float(move.square().sum())
         return together / alone if alone > 0 else 0.0
 

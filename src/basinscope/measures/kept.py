@@ -81,7 +81,7 @@ class KeptPosterior(Posterior):
             return
         weights, dead = self._store["weights/delta"], self._store["sample_stats/diverging"]
         keeps = weights.nbytes <= self.memory
-        held = []
+        positions = []
         width = weights.chunks[1]
         for start in range(0, count, width):
             rows, lost = (_read(each, slice(start, start + width)) for each in (weights, dead))
@@ -89,9 +89,9 @@ class KeptPosterior(Posterior):
                 delta = torch.as_tensor(rows[:, draw], device=self.land.device).to(self.land.dtype)
                 alive = torch.as_tensor(~lost[:, draw], device=self.land.device)
                 if keeps:
-                    held.append((delta, alive))
+                    positions.append((delta, alive))
                 yield delta, alive
-        self._held = held
+        self._held = positions
 
     def refuse_diverged(self, alive: Tensor | None = None) -> None:
         if alive is not None and int(alive.sum()) < 2:
@@ -150,12 +150,12 @@ def load(path: str | Path, land: Landscape, memory: float = MEMORY) -> KeptPoste
     try:
         store = zarr.open_group(str(path), mode="r")
         about = store.attrs["basinscope"]
-        found = int(about["format"])
+        written = int(about["format"])
     except Exception as error:  # whatever the storage library raises on a damaged file, or one of another kind
         raise InputError(f"{path} holds no draws of a posterior ({error}) — write them with post.save()") from error
-    if found != FORMAT:
+    if written != FORMAT:
         raise InputError(
-            f"{path} is of format {found}, this version reads format {FORMAT} — it was written by basinscope "
+            f"{path} is of format {written}, this version reads format {FORMAT} — it was written by basinscope "
             f"{about.get('version', 'of another version')}, which reads it"
         )
     if not about.get("complete"):

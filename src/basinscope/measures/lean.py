@@ -51,8 +51,8 @@ def _nbeta(land: Landscape | LanguageModel, asked: float | None) -> float:
 def usual_gamma(land: Landscape | LanguageModel) -> float:
     """d/‖w*‖², tensor by tensor."""
     tensors = list(land.parameters.values())
-    own = sum(local(tensor.detach()).square().sum(dtype=torch.float64) for tensor in tensors)
-    square = float(team_of(tensors).summed(torch.as_tensor(own)))
+    squares = sum(local(tensor.detach()).square().sum(dtype=torch.float64) for tensor in tensors)
+    square = float(team_of(tensors).summed(torch.as_tensor(squares)))
     return land.dimension / square if square > 0 else 1.0
 
 

@@ -199,10 +199,10 @@ def observe(post: Posterior, given: Any, report: Report) -> Observation:
     variance = (squares[living].mean(0) / count - means.square()).clamp(min=0)
     beside = moved[living].mean(0) / (count - 1)
     autocorrelation = torch.where(variance > 0, beside / variance, torch.zeros_like(variance))
-    own = (total[living] / count).cpu().numpy()
-    square, spread = own.var(0, ddof=1) / len(own), variance.cpu().numpy()
-    ess = np.divide(spread, square, out=np.full_like(spread, len(own) * count), where=square > 0)
-    mean = observable.base.cpu().numpy() + own.mean(0)
+    chain_means = (total[living] / count).cpu().numpy()
+    square, spread = chain_means.var(0, ddof=1) / len(chain_means), variance.cpu().numpy()
+    ess = np.divide(spread, square, out=np.full_like(spread, len(chain_means) * count), where=square > 0)
+    mean = observable.base.cpu().numpy() + chain_means.mean(0)
     return Observation(
         mean, np.sqrt(square), spread, ess, autocorrelation.cpu().numpy(), walk.checks(), walk.facts()
     )  # fmt: skip

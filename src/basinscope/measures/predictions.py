@@ -139,9 +139,9 @@ def predict(
         post = posterior_for_draws(source, temperature(source, settings.get("nbeta"), None), settings, report)
         with torch.no_grad():
             point = said(land.parameters).double().cpu().numpy()
-        found = observe(post, said, report)
-    mean, stderr, variance = (part.reshape(point.shape) for part in (found.mean, found.stderr, found.variance))
-    return Predictions(family, mean, stderr, variance, point, found.checks, found.facts)
+        result = observe(post, said, report)
+    mean, stderr, variance = (part.reshape(point.shape) for part in (result.mean, result.stderr, result.variance))
+    return Predictions(family, mean, stderr, variance, point, result.checks, result.facts)
 
 
 def scores(probabilities: Array, classes: NDArray[np.int_], bins: int) -> Scores:

@@ -96,16 +96,16 @@ def _of_part(
     with tracked("part", enabled=False) as report:
         post = posterior_for_draws(land, beta, settings, report)
         walk = Walk(post, report)
-    own = Observable(post.losses)
+    losses = Observable(post.losses)
     observables, columns = _probes(land, probes)
     sums = Sums(post.chains, 1, len(columns), memory, land.device)
     for delta in walk:
-        excess = own.at(delta)
+        excess = losses.at(delta)
         walk.note(delta, excess)
         mean = excess.mean(1, keepdim=True)
-        found = [each.at(delta) for each in observables]
+        values = [each.at(delta) for each in observables]
         probed = (
-            torch.cat([each.mean(1, keepdim=True) for each in found], 1) if isinstance(probes, Mapping) else found[0]
+            torch.cat([each.mean(1, keepdim=True) for each in values], 1) if isinstance(probes, Mapping) else values[0]
         )
         sums.add(mean, probed - mean)
     matrix, stderr = sums.estimate(lambda matrix: -matrix, walk.alive)

@@ -89,9 +89,9 @@ class Audit(Checked):
         from .figures import chains
         from .pages import templates
 
-        drawn = None if self.chains is None else chains(self.chains, self.llc)
+        figure = None if self.chains is None else chains(self.chains, self.llc)
         troubles = [(check.trouble, check.remedy) for check in unmet(self.checks)]
-        text = templates().get_template("audit.html").render(audit=self, drawn=drawn, troubles=troubles)
+        text = templates().get_template("audit.html").render(audit=self, drawn=figure, troubles=troubles)
         write_whole(path, text.encode())
         return Path(path)
 

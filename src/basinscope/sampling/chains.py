@@ -141,8 +141,8 @@ class ChainLosses:
         slopes = Slopes(weights, places)
         with torch.enable_grad(), math_attention():
             losses = self._losses(weights, batch, axis, slopes)
-            found = torch.autograd.grad(losses.sum() * scale, list(weights.values()), allow_unused=True)
-        for (name, place), slope in zip(places.items(), found, strict=True):
+            gradients = torch.autograd.grad(losses.sum() * scale, list(weights.values()), allow_unused=True)
+        for (name, place), slope in zip(places.items(), gradients, strict=True):
             if slope is not None:
                 place.add_(slope) if name in slopes.written else place.copy_(slope)
             elif name not in slopes.written:
@@ -272,14 +272,14 @@ def _can_batch(land: Landscape) -> bool:
     def one(point: Mapping[str, Tensor]) -> Tensor:
         return land.losses(point, few)
 
-    own = land.take(torch.arange(4, device=land.samples.device).view(2, 2) % land.n)  # samples of each chain's own
+    batch = land.take(torch.arange(4, device=land.samples.device).view(2, 2) % land.n)  # samples of each chain's own
 
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             with QuickLinear():
                 together = gradient(vmap(one))
-                gradient(lambda rows: vmap(_one_of(land))(rows, own.inputs, own.target))
+                gradient(lambda rows: vmap(_one_of(land))(rows, batch.inputs, batch.target))
     except Exception:  # whatever vmap or the model's own code raises, the plain loop is right
         return False
     apart = gradient(lambda rows: torch.stack([one({name: row[c] for name, row in rows.items()}) for c in range(2)]))

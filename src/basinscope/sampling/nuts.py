@@ -120,10 +120,10 @@ class _Density:
 def _checked_start(density: _Density, start: Tensor) -> Array:
     """Where chains start, if the density and its gradient are finite there."""
     first: Array = start.detach().double().cpu().reshape(-1).numpy()
-    there, slope = density(first)
-    if not (np.isfinite(there) and np.isfinite(slope).all()):
+    value, slope = density(first)
+    if not (np.isfinite(value) and np.isfinite(slope).all()):
         raise InputError(
-            f"the log-density must be finite at the start with its gradient, got {there:g} and a gradient of length "
+            f"the log-density must be finite at the start with its gradient, got {value:g} and a gradient of length "
             f"{np.linalg.norm(slope):g} — start elsewhere"
         )
     return first
@@ -144,14 +144,14 @@ def _model(nutpie: Any, density: _Density, first: Array, jitter: float) -> Any:
 
 def _run_of(trace: Any, warmup: int) -> NutsRun:
     """Draws and what nutpie tells of them."""
-    kept, before = trace.sample_stats, trace.warmup_sample_stats
+    after, before = trace.sample_stats, trace.warmup_sample_stats
     return NutsRun(
         draws=np.ascontiguousarray(trace.posterior["w"].values),
-        divergences=kept["diverging"].values.sum(1),
+        divergences=after["diverging"].values.sum(1),
         warmup=warmup,
         warmup_divergences=before["diverging"].values.sum(1),
-        step_size=float(kept["step_size"].values.mean()),
-        gradients=int(kept["n_steps"].values.sum() + before["n_steps"].values.sum()),
+        step_size=float(after["step_size"].values.mean()),
+        gradients=int(after["n_steps"].values.sum() + before["n_steps"].values.sum()),
     )
 
 

@@ -199,8 +199,8 @@ class _Particles:
         return 1e-12 * self._width**2 * torch.eye(self._shape, dtype=position.dtype, device=position.device)
 
     def _normal(self, count: int) -> Tensor:
-        drawn = torch.empty(count, self._shape, dtype=self._like.dtype, device=self._like.device)
-        return drawn.normal_(generator=self._generator)
+        sample = torch.empty(count, self._shape, dtype=self._like.dtype, device=self._like.device)
+        return sample.normal_(generator=self._generator)
 
     def _uniform(self, count: int) -> Tensor:
         return torch.rand(count, generator=self._generator, dtype=self._like.dtype, device=self._like.device)

@@ -130,9 +130,9 @@ class Measure:
     def _resolution(self, rows: Sequence[Row]) -> Row:
         """nβ and γ of the first row that has them, as far as the function takes them."""
         for row in rows:
-            found = {key: row.get(f"{self.name}_{key}") for key in ("nbeta", "gamma")}
-            if all(isinstance(value, (int, float)) and math.isfinite(value) for value in found.values()):
-                return {key: value for key, value in found.items() if key in self.parameters}
+            values = {key: row.get(f"{self.name}_{key}") for key in ("nbeta", "gamma")}
+            if all(isinstance(value, (int, float)) and math.isfinite(value) for value in values.values()):
+                return {key: value for key, value in values.items() if key in self.parameters}
         return {}
 
 

@@ -73,13 +73,13 @@ def walked_side_by_side(
             walk = Together(land, members, at.nbeta, batch, base, settings.seed + number)
             groups.append(_tuned(walk, settings, at, clock, clock.seconds * len(members) / len(parts)))
         gamma = max(pace.step.gamma for group in groups for pace in group.paces)
-        found: dict[str, Walked] = {}
+        walks: dict[str, Walked] = {}
         for number, group in enumerate(groups):
             share = (clock.left() - RESERVE * clock.seconds) / (len(groups) - number)
             paces = _final(group, settings, at, gamma, share)
-            found |= _walked(group, paces, settings, at, clock, report, (number, len(groups)))
+            walks |= _walked(group, paces, settings, at, clock, report, (number, len(groups)))
     report(1.0, "done")
-    return [replace(found[part.name], seconds=clock.spent() / len(parts)) for part in parts]
+    return [replace(walks[part.name], seconds=clock.spent() / len(parts)) for part in parts]
 
 
 def _grouped(parts: Sequence[Part]) -> list[list[Part]]:
@@ -113,7 +113,7 @@ def _tuned(walk: Together, settings: Settings, at: Resolution, clock: Clock, sec
     group.paces = _paces(group, settings, at, least, steps)
     energy = least
     for _ in range(TRIALS):
-        records, there = walk.chains([pace.step for pace in group.paces], steps, 1)
+        records, ends = walk.chains([pace.step for pace in group.paces], steps, 1)
         clock.spend(price * steps)
         late = [record.after(0.75) for record in records]
         lifts = np.array([pace.lift for pace in group.paces])
@@ -121,7 +121,7 @@ def _tuned(walk: Together, settings: Settings, at: Resolution, clock: Clock, sec
         heavy = np.array([record.data.sum(1).mean() > HEAVY * sum(walk.sizes) for record in late])
         bad = heavy | ~np.isfinite(energy)
         if not bad.any():
-            group.noise = walk.noise_traces(there, 2, PAIRS)
+            group.noise = walk.noise_traces(ends, 2, PAIRS)
             break
         group.curvature = np.where(bad, 4 * group.curvature, group.curvature)
         group.paces = _paces(group, settings, at, least, steps)
@@ -168,7 +168,7 @@ def _walked(
     walk, burn_in = group.walk, BURN_IN if settings.burn_in is None else settings.burn_in
     records: list[list[ChainRecord]] = [[] for _ in walk.parts]
     traces: list[Array] = []
-    lost = [0] * len(walk.parts)
+    diverged = [0] * len(walk.parts)
     most = settings.chains or CHAINS
     for number in range(most):
         report(
@@ -176,29 +176,29 @@ def _walked(
             f"{walk.parts[0].name} and others, chain {number + 1} of {most}",
         )
         steps = [pace.of(FRACTIONS[number % len(FRACTIONS)]) for pace in paces]
-        drawn, there = walk.chains([step for step, _ in steps], steps[0][1], number + 2)
+        round_records, ends = walk.chains([step for step, _ in steps], steps[0][1], number + 2)
         clock.spend(group.price * steps[0][1])
-        traces.append(walk.noise_traces(there, 1000 + number, PAIRS))
-        for i, record in enumerate(drawn):
+        traces.append(walk.noise_traces(ends, 1000 + number, PAIRS))
+        for i, record in enumerate(round_records):
             if record.finished:
                 records[i].append(record.after(burn_in))
             else:
-                lost[i] += 1
+                diverged[i] += 1
         chains = [_chains(each, np.mean([t[i] for t in traces], 0)) for i, each in enumerate(records)]
         if settings.chains is None and all(_precise(each, walk.sizes, settings.rtol) for each in chains):
             break
     cold, _ = walk.chains([replace(pace.step, heat=0.0) for pace in paces], paces[0].steps, 1)
     loss = float(walk.base.mean())
-    found = {}
+    walks = {}
     for i, part in enumerate(walk.parts):
         mine, pace = chains[i], paces[i]
         virial = virial_of(mine, walk.sizes, [True] * len(walk.sizes)) if len(mine) >= FEWEST_CHAINS else None
-        found[part.name] = Walked(
+        walks[part.name] = Walked(
             at, pace, mine, extrapolated(mine, virial) if virial else None, virial,
             [slot.parameter for slot in walk.slots], walk.batch, walk.batch, True, loss, float(group.curvature[i]),
-            _bottom(cold[i], group.noise[i]), lost[i], False, 12 * sum(walk.sizes), group.price,
+            _bottom(cold[i], group.noise[i]), diverged[i], False, 12 * sum(walk.sizes), group.price,
         )  # fmt: skip
-    return found
+    return walks
 
 
 def _chains(records: Sequence[ChainRecord], noise: Array) -> list[Chain]:

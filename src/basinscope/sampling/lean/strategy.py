@@ -160,14 +160,14 @@ class _Strategy:
         curvature = stiffest(self.walk, first, scales, self._random(0))
         noise = self._noise(self._batches(1))
         pilot, noise = self._pilot(scales, curvature, noise, price)
-        chains, lost, interrupted = self._chains(pilot)
+        chains, diverged, interrupted = self._chains(pilot)
         pace = pilot
         enough = len(chains) >= FEWEST_CHAINS
         virial = virial_of(chains, self.weights.sizes, self._moving()) if enough else None
         return Walked(
             self.at, pace, chains, extrapolated(chains, virial) if virial else None, virial, self.weights.names,
             self.walk.batch, self.passes.micro, self.walk.base is not None, loss, curvature,
-            None if interrupted or not enough else self._cold(pace, noise), lost, interrupted,
+            None if interrupted or not enough else self._cold(pace, noise), diverged, interrupted,
             self._bytes(), price,
         )  # fmt: skip
 
@@ -286,7 +286,7 @@ class _Strategy:
 
     def _chains(self, pace: LeanPace) -> tuple[list[Chain], int, bool]:
         """Chains of both sizes in turn, until their mean is known well enough or all are done."""
-        most, lost, interrupted = self.settings.chains or CHAINS, 0, False
+        most, diverged, interrupted = self.settings.chains or CHAINS, 0, False
         records: list[ChainRecord] = []
         traces: list[Array] = []
         try:
@@ -295,7 +295,7 @@ class _Strategy:
                 self.report(number / (most + 1), f"chain {number + 1} of {most}")
                 record = self._one(*pace.of(fraction), number + 2)
                 if not record.finished:
-                    lost += 1
+                    diverged += 1
                     continue
                 traces.append(self._noise(self._batches(1000 + number)))
                 records.append(record.after(self._burn_in))
@@ -305,7 +305,7 @@ class _Strategy:
             if len(records) < FEWEST_CHAINS:
                 raise
             interrupted = True
-        return _chained(records, traces), lost, interrupted
+        return _chained(records, traces), diverged, interrupted
 
     @property
     def _burn_in(self) -> float:

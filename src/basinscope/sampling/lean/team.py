@@ -77,15 +77,15 @@ class _Shared(Clock):
         return self._clock.schedule
 
     def spent(self) -> float:
-        return self._told(self._clock.spent())
+        return self._agreed(self._clock.spent())
 
     def spend(self, nominal: float) -> None:
         self._clock.spend(nominal)
 
     def price(self, work: Callable[[], Any], nominal: Callable[[], float]) -> float:
-        return self._told(self._clock.price(work, nominal))
+        return self._agreed(self._clock.price(work, nominal))
 
-    def _told(self, seconds: float) -> float:
+    def _agreed(self, seconds: float) -> float:
         answer = [seconds]
         distributed.broadcast_object_list(answer, group_src=0, group=self._group)
         return answer[0]

@@ -80,8 +80,8 @@ def stiffest(walk: LeanWalk, batch: Samples, scales: Sequence[float], noise: Cou
     for _ in range(PRODUCTS):
         _slope_across(walk, batch)
         gradients = dict(walk.passes.held())
-        own = sum(scales[i] * float(gradients[i].square().sum(dtype=torch.float64)) for i in gradients)
-        square = float(weights.summed(torch.tensor(own, dtype=torch.float64)))
+        squares = sum(scales[i] * float(gradients[i].square().sum(dtype=torch.float64)) for i in gradients)
+        square = float(weights.summed(torch.tensor(squares, dtype=torch.float64)))
         if not 0 < square < math.inf:
             break
         value = math.sqrt(square) / (2 * length)
@@ -97,8 +97,8 @@ def stiffest(walk: LeanWalk, batch: Samples, scales: Sequence[float], noise: Cou
 
 def _root_mean_square(weights: Weights) -> float:
     """Of w*; 1 where that has no scale."""
-    own = sum(float(star.square().sum(dtype=torch.float64)) for star in weights.star())
-    square = float(weights.summed(torch.tensor(own, dtype=torch.float64)))
+    squares = sum(float(star.square().sum(dtype=torch.float64)) for star in weights.star())
+    square = float(weights.summed(torch.tensor(squares, dtype=torch.float64)))
     return math.sqrt(square / sum(weights.sizes)) if square > 0 else 1.0
 
 
