@@ -24,7 +24,7 @@ step = { printf '%s … ' '$(1)' && begun=$$(date +%s) && $(2) && echo "$$(($$(d
 
 .DEFAULT_GOAL := help
 .SILENT:
-.PHONY: help venv test test-all lint unit test-extras format demo docs bench-truth bench-coverage bench-speed bench-curvature bench-population bench-runs bench-report study-ngd study-flatness study-llc study-criteria dist clean
+.PHONY: help venv test test-all lint unit test-extras format demo docs bench-truth bench-coverage bench-speed bench-curvature bench-population bench-runs bench-hostile bench-report study-ngd study-flatness study-llc study-criteria dist clean
 
 help:
 	echo "make venv             .venv with the core and what the demo needs; other targets add what they need"
@@ -42,6 +42,7 @@ help:
 	echo "make bench-curvature  traces, spectra and soft ranks: accuracy and time"
 	echo "make bench-population hundreds of networks at once beside a loop over them"
 	echo "make bench-runs       studies under attack and at scale"
+	echo "make bench-hostile    bad input, 200 faults, and load: what goes wrong"
 	echo "make bench-report     from a clone to a report, sizes of reports, the live page at scale"
 	echo "make study-ngd        natural gradient against SGD at the smoke scale: tables, figures and a page"
 	echo "make study-flatness   flatness and the generalization gap at the smoke scale: the same"
@@ -124,6 +125,9 @@ bench-population: $(DEV)
 
 bench-runs: $(DEV)
 	$(BIN)/python benchmarks/runs.py $(ARGS)
+
+bench-hostile: $(DEV)
+	$(ONE_THREAD) $(BIN)/python benchmarks/hostile.py $(ARGS)
 
 bench-report: $(DEV)
 	$(BIN)/python benchmarks/report.py $(ARGS)

@@ -41,14 +41,16 @@ def kills(folder: Path, number: int, console: Console) -> Iterator[Row]:
     complaints: list[str] = []
     while total.total() < number:
         left = min(_PER_STUDY, number - total.total())
-        attack = attacked(folder / f"study-{studies}", _SETTINGS, kills=left, seed=studies)
+        attack = attacked(folder / f"study-{studies}", _SETTINGS, number=left, seed=studies)
         studies += 1
-        total += attack.kills
+        total += attack.strikes
         begun, in_flight = begun + attack.begun, in_flight + attack.in_flight
         starts, orphans = starts + attack.starts, orphans + attack.orphans
         same += attack.digest == sound
         complaints += attack.complaints
-        console.print(f"study {studies}: {dict(attack.kills)}, {attack.begun} jobs begun, {total.total()} kills so far")
+        console.print(
+            f"study {studies}: {dict(attack.strikes)}, {attack.begun} jobs begun, {total.total()} kills so far"
+        )
     counted = ", ".join(f"{total[victim]} × {victim}" for victim in VICTIMS)
     yield f"kills in {studies} studies of 64 jobs, two workers", f"{total.total()}: {counted}", f"{number}", None
     yield "starts of the driver", str(starts), "", None

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 
 from basinscope.runs.scratch import Scratch
 from basinscope.runs.study import Job, Result, Settings, Study
 
-LOG = "SURVIVAL_LOG"  # environment variable: a file that gets a line per job begun
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from survival import weather
+
+LOG = "SURVIVAL_LOG"  # environment variable: a file that gets a line per job begun: which one, and by which process
 
 
 class OrbitSettings(Settings):
@@ -45,7 +50,7 @@ class Orbits(Study):
     def run(self, job: Orbit, scratch: Scratch) -> Result:
         if LOG in os.environ:
             with open(os.environ[LOG], "ab", buffering=0) as log:
-                log.write(f"{job.seed}\n".encode())
+                log.write(f"{job.seed} {os.getpid()}\n".encode())
         value = np.random.default_rng(job.seed).uniform()
         orbit = np.empty(job.steps)
         for step in range(job.steps):
@@ -55,3 +60,4 @@ class Orbits(Study):
 
 
 STUDY = Orbits()
+weather.install()

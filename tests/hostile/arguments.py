@@ -57,6 +57,24 @@ def rank(**options: Any) -> Callable[[Path], Any]:
     return lambda _: bs.soft_rank(LAND, **{**QUIET, **options})
 
 
+def scaled(function: Callable[..., Any], size: float) -> Callable[[Path], Any]:
+    """A trace function of a regression on inputs of any size, and its exact value by singular values."""
+
+    def attempt(_: Path) -> Any:
+        measured = function(
+            bs.Landscape(nn.Linear(4, 3).double(), "mse", (X.double() * size, R.double())), weight_decay=0.1, **QUIET
+        )
+        steep = size**2 * torch.linalg.svdvals(X.double() - X.double().mean(0)) ** 2 / len(X)
+        within = torch.cat([X.double(), torch.ones(len(X), 1) / size], 1)
+        sizes = size**2 * torch.linalg.svdvals(within) ** 2 / len(X)
+        if size > 1:  # the least is below rounding of the others: the determinants' quotient
+            sizes = torch.cat([sizes[:4], steep.prod()[None] / sizes[:4].prod()])
+        truth = (sizes / (sizes + 0.1)).sum() if function is bs.soft_rank else torch.log1p(sizes / 0.1).sum() / 2
+        return measured, 3 * float(truth)
+
+    return attempt
+
+
 def _spelled(options: dict[str, Any]) -> str:
     return ", ".join(f"{name}={value!r}" for name, value in options.items())
 
@@ -68,7 +86,7 @@ _LLC_REFUSED: list[dict[str, Any]] = [
     {"draws": 10**12, "chains": 2}, {"step_size": 0}, {"step_size": -1}, {"step_size": NAN}, {"batch_size": 8},
     {"sampler": "minibatch", "batch_size": 0}, {"sampler": "minibatch", "batch_size": 1.5},
     {"sampler": "minibatch", "draws": 100, "chains": None}, {"burn_in": 1}, {"burn_in": -0.1}, {"burn_in": NAN},
-    {"burn_in": True}, {"burn_in": "a"}, {"burn_in": 0.999}, {"rtol": 0}, {"rtol": -1}, {"rtol": NAN}, {"budget": 0},
+    {"burn_in": True}, {"burn_in": "a"}, {"burn_in": 0.999}, {"burn_in": 0.8, "draws": 16, "chains": 2}, {"rtol": 0}, {"rtol": -1}, {"rtol": NAN}, {"budget": 0},
     {"budget": -1}, {"budget": INF}, {"budget": "x"}, {"seed": 2**80}, {"seed": 1e300}, {"seed": 1.5}, {"seed": "a"}, {"seed": None},
     {"seed": True}, {"seed": -(2**70)}, {"sampler": "x"}, {"sampler": None}, {"sampler": ["hmc"]}, {"sampler": "mala", "batch_size": 8},
     {"gamma": 1e300}, {"gamma": 1e-300}, {"nbeta": 1e300},
@@ -77,7 +95,7 @@ _LLC_REFUSED: list[dict[str, Any]] = [
 _LLC_HONEST: list[dict[str, Any]] = [
     {"gamma": np.float32(1)}, {"gamma": np.float64(2)}, {"gamma": 1e12}, {"gamma": 1e-12}, {"nbeta": 1e-300}, {"nbeta": 1e9},
     {"nbeta": Fraction(7, 2)}, {"chains": 4.0}, {"chains": np.int64(4)}, {"draws": 64.0}, {"draws": np.int32(64)},
-    {"step_size": 1e6}, {"burn_in": np.float32(0.5)}, {"burn_in": 0}, {"burn_in": 0.8, "draws": 16, "chains": 2},
+    {"step_size": 1e6}, {"burn_in": np.float32(0.5)}, {"burn_in": 0},
     {"rtol": 1e9}, {"budget": 1e-9}, {"budget": np.float32(1)}, {"seed": np.int64(3)}, {"seed": 1.0}, {"seed": -1},
     {"sampler": "sgld", "step_size": 1e9, "draws": 50}, {"sampler": "sgld", "step_size": 1e-9, "draws": 50},
     {"sampler": "mala", "step_size": 1e-9, "draws": 50}, {"sampler": "mala", "step_size": 1e9, "draws": 50},
@@ -141,6 +159,7 @@ _MEASURES = [
     right("soft_rank: weight decay as NumPy's float", rank(weight_decay=np.float32(0.5)), float((EIGENVALUES / (EIGENVALUES + 0.5)).sum())),
     right("soft_rank: weight decay of 1e300", rank(weight_decay=1e300), 0.0),
     honest("soft_rank: weight decay of 1e-300", lambda _: (rank(weight_decay=1e-300)(_), 15.0)),
+    *(honest(f"{name} of inputs of size {size:g}", scaled(function, size), rtol=1e-3) for size in (1e-30, 1e3, 1e7, 1e15) for name, function in (("soft_rank", bs.soft_rank), ("log_det", bs.log_det))),
     refused("gap: held out of another network", lambda _: bs.gap(LAND, weight_decay=0.1, held_out=bs.Landscape(nn.Linear(4, 2), "mse", (X, R[:, :2])))),
     refused("gap: held out as a number", lambda _: bs.gap(LAND, weight_decay=0.1, held_out=3)),
     refused("gap: an unknown method", lambda _: bs.gap(LAND, weight_decay=0.1, method="z")),

@@ -299,6 +299,24 @@ def test_a_result_that_was_written_elsewhere_is_noticed(tmp_path):
         drive(small_studies.ORBITS, tmp_path, on=Elsewhere())
 
 
+@pytest.mark.parametrize("after", [0, 3, 7])
+def test_a_store_that_is_deleted_meanwhile_is_noticed_and_the_next_run_makes_it_whole(tmp_path, after):
+    class Deleting(Inline):
+        def run(self, plan, units):
+            for number, outcomes in enumerate(super().run(plan, units)):
+                if number == after:
+                    shutil.rmtree(tmp_path)
+                yield outcomes
+
+    drive(small_studies.ORBITS, tmp_path)
+    sound = table(small_studies.ORBITS, tmp_path)
+    shutil.rmtree(tmp_path)
+    with pytest.raises(StoreError, match="was deleted while it was written"):
+        drive(small_studies.ORBITS, tmp_path, on=Deleting())
+    assert drive(small_studies.ORBITS, tmp_path).complete
+    assert table(small_studies.ORBITS, tmp_path).equals(sound)
+
+
 @pytest.mark.parametrize("workers", [0, -1, 1.5, "two"])
 def test_a_number_of_workers_that_makes_no_sense(workers):
     with pytest.raises(InputError, match="workers must be a whole number"):

@@ -10,9 +10,9 @@ SETTINGS = ("count=48", "pause=0.15")
 def test_whatever_is_killed_the_table_is_the_same_to_the_bit(tmp_path, seed):
     """How many kills a run gets before it ends depends on the machine; that none costs a job or a bit does not."""
     sound = undisturbed(tmp_path / "sound", SETTINGS)
-    attack = attacked(tmp_path / "attacked", SETTINGS, kills=5, seed=seed, grace=60)
+    attack = attacked(tmp_path / "attacked", SETTINGS, number=5, seed=seed, grace=60)
     assert not attack.complaints
     assert attack.digest == sound
-    assert attack.kills.total() >= 1
+    assert attack.strikes.total() >= 1
     assert attack.begun - 48 <= attack.in_flight
     assert attack.orphans == 0

@@ -78,11 +78,7 @@ class Average:
                 f"wider than the Monte Carlo error",
             ),
             check_positive(self.smallest),
-            Check(
-                "rounding errors", f"{self.rounding:.1%}", f"at most {MAX_ROUNDING_OF_RTOL:g} rtol",
-                self.rounding <= MAX_ROUNDING_OF_RTOL * rtol, "convert model and data to float64",
-                reason=f"imprecise: rounding errors may change the value by {self.rounding:.1%}",
-            ),
+            check_rounding(self.rounding, rtol, "convert model and data to float64"),
             Check(
                 "standard error", f"{share:.1%} of the value", f"at most {MAX_STDERR_OF_RTOL:g} rtol",
                 share <= MAX_STDERR_OF_RTOL * rtol, "raise rtol, or take method='exact' where it is affordable",
@@ -167,4 +163,13 @@ def check_positive(smallest: float, limit: float = 0.0) -> Check:
         "train on, or take matrix='fisher'",
         reason=f"not at a minimum: the Hessian has negative eigenvalues, the smallest {smallest:.3g}: this is no "
         f"minimum, and such directions count below zero",
+    )  # fmt: skip
+
+
+def check_rounding(share: float, rtol: float, remedy: str) -> Check:
+    """Whether rounding errors, relative to the value, are small beside the tolerance."""
+    return Check(
+        "rounding errors", f"{share:.1%}", f"at most {MAX_ROUNDING_OF_RTOL:g} rtol",
+        share <= MAX_ROUNDING_OF_RTOL * rtol, remedy,
+        reason=f"imprecise: rounding errors may change the value by {share:.1%}",
     )  # fmt: skip

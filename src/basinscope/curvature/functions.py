@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from ..errors import InputError
 from ..estimates import Check, Estimate
 from ..landscape import Landscape
 from ..language.model import LanguageModel
 from ..progress import tracked
-from .averages import check_positive, indefinite
+from .averages import check_positive, check_rounding, indefinite
 from .bracket import Function
 from .decay import Decay, WeightDecay, read_decay
 from .kronecker import Sharing
@@ -68,12 +69,12 @@ def trace_function(
         assert isinstance(land, Landscape)  # soft_rank has refused others
         with tracked(kind.name.replace("_", " "), progress) as report:
             values = eigenvalues(land, matrix, method, decay.whitening, sharing, report)
-        estimates = [_from_eigenvalues(kind, values, level, decay, common) for level in decay.levels]
+        estimates = [_from_eigenvalues(kind, values, level, decay, rtol, common) for level in decay.levels]
     return estimates if decay.several else estimates[0]
 
 
 def _from_eigenvalues(
-    kind: TraceFunction, spectrum: Eigenvalues, level: float, decay: Decay, common: dict[str, Any]
+    kind: TraceFunction, spectrum: Eigenvalues, level: float, decay: Decay, rtol: float, common: dict[str, Any]
 ) -> Estimate:
     """Σ_i h(σ_i/λ) over all eigenvalues, with its bounds and checks."""
     values = torch.cat([spectrum.values, spectrum.values.new_zeros(1)])  # h(0) = 0, so that an empty sum is one, too
@@ -81,14 +82,17 @@ def _from_eigenvalues(
     if smallest <= -level:
         raise InputError(indefinite(smallest, level))
     value = float(kind.at(level)(values).sum())
+    share = _rounding(kind.at(level), values)
+    rounding = check_rounding(share, rtol, "raise weight_decay, or scale the inputs")
     bound = spectrum.bound if spectrum.bound == "exact" or kind.concave else "neither"
     return Estimate(
         name=kind.name,
         value=value,
-        stderr=0.0,
+        stderr=0.0 if rounding.passed else share * abs(value),
         checks=(
             check_method(spectrum.method, bound, kind.name),
             check_positive(smallest, MAX_NEGATIVE_SHARE * largest),
+            rounding,
         ),
         bounds={"exact": (value, value), "upper": (0.0, value), "neither": None}[bound],
         diagnostics={
@@ -99,6 +103,14 @@ def _from_eigenvalues(
             "smallest": smallest,
         },
     )
+
+
+def _rounding(function: Function, values: Tensor) -> float:
+    """How far rounding errors of the eigenvalues, each up to ε‖A‖, may move their function's sum, relative to it."""
+    error = torch.finfo(values.dtype).eps * float(values.abs().max())
+    low, high = torch.maximum(values - error, values.clamp(max=0)), values + error
+    change, value = float((function(high) - function(low)).abs().sum()), float(function(values).sum())
+    return change / abs(value) if value else 0.0
 
 
 def check_method(method: str, bound: str, name: str) -> Check:

@@ -88,7 +88,9 @@ def _sign(value: float, basin: float | None) -> Check:
 def _no_number(sampler: str | None, diverged: int, started: int) -> Check:
     """Why there is no number. Samplers that reject do not lose chains by their step: the loss leads them away."""
     remedy, reason = "train longer, or raise gamma", f"diverged: {diverged} of {started} chains diverged"
-    if sampler in _METROPOLIS:
+    if not diverged:
+        reason = "overflow: the losses along the chains are too large to average"
+    elif sampler in _METROPOLIS:
         reason = f"not in a basin: {diverged} of {started} chains fell far below the loss of w* and were stopped"
     elif sampler not in _EXTRAPOLATED:
         remedy = "use a smaller step_size or a larger gamma"

@@ -171,6 +171,7 @@ class _Drive:
                 for outcome in outcomes:
                     self._note(outcome, record)
                 self._show(executor)
+        self.plan.store.insist()
 
     def _note(self, outcome: JobOutcome, record: Callable[[Entry], None]) -> None:
         unit = self.unit_of[outcome.key]
@@ -190,7 +191,10 @@ class _Drive:
     def _insist(self, key: str) -> None:
         """A worker on a machine that does not share the folder writes its results elsewhere."""
         files = self.plan.store.files
-        if files.folder is not None and not files.exists(record_name(key)):
+        if files.folder is None:
+            return
+        self.plan.store.insist()
+        if not files.exists(record_name(key)):
             raise StoreError(
                 f"a worker stored result {key} in {files.url!r}, but it is not there — use a path that all machines "
                 f"share, or object storage, with --store"

@@ -137,6 +137,18 @@ class Store:
         self.__dict__.pop("head", None)
         self.files.sweep()
 
+    def insist(self) -> None:
+        """Whoever drives the store looks whether it is still there: somebody may delete it meanwhile.
+
+        What its workers have written since then is sound, and a store again.
+        """
+        if not self.files.exists(_HEAD):
+            self._write_head(schema())
+            raise StoreError(
+                f"store {self.url!r} was deleted while it was written, with the results in it — run the same command "
+                f"again to compute them anew"
+            )
+
     def _write_head(self, number: int) -> None:
         head = {"schema": number, "basinscope": __version__}
         self.files.write(_HEAD, json.dumps(head).encode())

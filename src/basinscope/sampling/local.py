@@ -75,8 +75,8 @@ class Settings:
             positive("step_size", self.step_size)
         if self.burn_in is not None:
             fraction("burn_in", self.burn_in, none=True)
-        if self.burn_in is not None and self.draws is not None and (1 - self.burn_in) * self.draws < 3:
-            raise InputError(f"burn_in={self.burn_in} of {self.draws} draws leaves fewer than 3 — lower burn_in")
+        if self.burn_in is not None and self.draws is not None and (1 - self.burn_in) * self.draws < 4:
+            raise InputError(f"burn_in={self.burn_in} of {self.draws} draws leaves fewer than 4 — lower burn_in")
 
 
 @dataclass(frozen=True)

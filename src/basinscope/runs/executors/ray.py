@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+import signal
+import threading
 from collections import deque
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
@@ -85,7 +88,8 @@ class Ray:
         if self._address is None:
             options |= {"num_cpus": self.workers, "include_dashboard": False}
         try:
-            ray.init(address=self._address or "local", runtime_env={"env_vars": _ONE_THREAD}, **options)
+            with _own_sigterm():
+                ray.init(address=self._address or "local", runtime_env={"env_vars": _ONE_THREAD}, **options)
         except (ConnectionError, RuntimeError, ValueError) as error:
             raise InputError(
                 f"cannot join the Ray cluster {self._address!r}: {error} — is its head running?"
@@ -119,6 +123,17 @@ def death_on_ray(ray: Any, error: Exception) -> Death:
     kind = type(error).__name__
     losses = (ray.exceptions.NodeDiedError, ray.exceptions.LocalRayletDiedError, ray.exceptions.ObjectLostError)
     return Death(f"Ray reports {kind}", isinstance(error, losses), str(error))
+
+
+@contextmanager
+def _own_sigterm() -> Iterator[None]:
+    """Ray takes SIGTERM for itself, and ends the program at once: what was set before is put back."""
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        yield
+    finally:
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, before)
 
 
 @cache
