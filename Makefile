@@ -127,7 +127,7 @@ bench-runs: $(DEV)
 	$(BIN)/python benchmarks/runs.py $(ARGS)
 
 bench-hostile: $(DEV)
-	$(ONE_THREAD) $(BIN)/python benchmarks/hostile.py $(ARGS)
+	$(ONE_THREAD) $(BIN)/python benchmarks/under_attack.py $(ARGS)
 
 bench-report: $(DEV)
 	$(BIN)/python benchmarks/report.py $(ARGS)

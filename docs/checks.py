@@ -32,6 +32,7 @@ def of_llc() -> Iterator[Any]:
     shown = [
         *llc_checks(nan, nan, {**seen, "sampler": "minibatch"}),
         *llc_checks(nan, nan, {**seen, "sampler": "sgld"}),
+        *llc_checks(nan, nan, {**seen, "diverged": 0}),
         *llc_checks(-1.0, 1.0, {**seen, "virial": 3.0})[:1],
         *llc_checks(0.0, 0.0, {**seen, "virial": 3.0})[:1],
         *llc_checks(1.0, 0.2, {**seen, "virial": 3.0})[1:],
@@ -54,10 +55,10 @@ def of_minimum() -> Iterator[Any]:
 
 def of_others() -> Iterator[tuple[str, Any]]:
     """Every check of the other measures, not passed, with the measures that make it."""
-    from basinscope.curvature.averages import Average, check_positive
+    from basinscope.curvature.averages import Average, check_positive, check_rounding
     from basinscope.curvature.calibration import Ratio
     from basinscope.curvature.eigen import EigenPairs
-    from basinscope.curvature.functions import check_method
+    from basinscope.curvature.functions import ROUNDING_REMEDY, check_method
     from basinscope.curvature.sandwich import SampleMean
     from basinscope.estimates import Estimate
     from basinscope.measures import (
@@ -115,6 +116,7 @@ def of_others() -> Iterator[tuple[str, Any]]:
     yield "tic, distances", SampleMean(1.0, None, 1.0, 9.0).check
     yield "soft_rank, log_det", check_method("ekfac", "upper", "soft_rank")
     yield "soft_rank, log_det", check_positive(-1.0)
+    yield "soft_rank, log_det", check_rounding(1.0, 0.01, ROUNDING_REMEDY)
     wide = Average(1.0, 1.0, 9.0, (0.0, 2.0), (0.0, 2.0), False, 9, 9, 1.0, 0.0)
     for check in wide.checks(0.01):
         yield "soft_rank, log_det, tic by Lanczos", check

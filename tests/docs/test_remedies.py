@@ -25,7 +25,8 @@ FUNCTIONS = {
     "measured_gap": ["gap"],
 }
 ENGLISH = {"only", "order", "data", "a", "values", "draws_per_chain", "model", "loss"}
-MAKERS = {"Check": 4, "check_mixing": 1, "check_precision": 3, "check_rounding": 2, "check_survival": 2}  # place of the remedy
+# Places of the remedies.
+MAKERS = {"Check": 4, "check_mixing": 1, "check_precision": 3, "check_rounding": 2, "check_survival": 2}
 
 
 def parameters(name):

@@ -1,5 +1,6 @@
 """The same study on Ray and through submitit: identical tables, lost workers replaced."""
 
+import signal
 import warnings
 
 import pytest
@@ -42,9 +43,11 @@ def test_64_jobs_give_one_table_in_one_process_in_two_and_on_ray_with_a_worker_k
     fallen = tmp_path / "fallen"
     fallen.mkdir()
     monkeypatch.setenv("FELL_ONCE", str(fallen))
+    handler = signal.getsignal(signal.SIGTERM)
     summary = drive(study, tmp_path / "ray", settings=settings, on=Ray(workers=2))
     assert summary.complete
     assert not summary.failed
+    assert signal.getsignal(signal.SIGTERM) == handler  # Ray's own would end a driver without a word
     (dead,) = (int(path.name) for path in fallen.iterdir())
     records = [Store(tmp_path / "ray").record(path.stem) for path in (tmp_path / "ray" / "results").rglob("*.json")]
     (again,) = (record for record in records if record["config"]["seed"] == 20)

@@ -23,6 +23,7 @@ from .spectra import Eigenvalues, choose, eigenvalues
 from .stochastic import Whitened, traced
 
 MAX_NEGATIVE_SHARE = 1e-6  # of the largest eigenvalue, that a negative one may be by rounding alone
+ROUNDING_REMEDY = "raise weight_decay, or scale the inputs"  # eigenvalues are in float64 already
 
 
 @dataclass(frozen=True)
@@ -83,7 +84,7 @@ def _from_eigenvalues(
         raise InputError(indefinite(smallest, level))
     value = float(kind.at(level)(values).sum())
     share = _rounding(kind.at(level), values)
-    rounding = check_rounding(share, rtol, "raise weight_decay, or scale the inputs")
+    rounding = check_rounding(share, rtol, ROUNDING_REMEDY)
     bound = spectrum.bound if spectrum.bound == "exact" or kind.concave else "neither"
     return Estimate(
         name=kind.name,
