@@ -69,5 +69,19 @@ def arrays(path: str | os.PathLike[str]) -> dict[str, NDArray[Any]]:
     return by_name
 
 
+def array(path: str | os.PathLike[str]) -> NDArray[Any]:
+    """The array of a file of NumPy, without objects; a ValueError for whatever is none."""
+    import numpy as np
+
+    try:
+        with opened(path) as file:
+            found = np.load(file, allow_pickle=False)
+    except Exception as error:  # as above
+        raise ValueError(str(error)[:200] or type(error).__name__) from error
+    if not isinstance(found, np.ndarray):
+        raise ValueError("it holds more than one array")
+    return found
+
+
 def _refused(name: str) -> NoReturn:
     raise ValueError(f"{name} is no JSON")

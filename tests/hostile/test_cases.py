@@ -2,7 +2,7 @@
 
 import pytest
 
-from hostile import arguments, data, files, landscapes, models, stores, texts
+from hostile import arguments, chains, data, files, landscapes, models, stores, texts
 from hostile.outcomes import tried
 
 TABLES = {
@@ -13,6 +13,7 @@ TABLES = {
     "landscape": landscapes.CASES,
     "file": files.CASES,
     "store": stores.CASES,
+    "chains": chains.CASES,
 }
 
 

@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..checks import whole
 from ..errors import InputError
-from ..foreign import contents, parsed
+from ..foreign import array, arrays, contents, opened, parsed
 
 Array = NDArray[np.float64]
 LIMIT = 1 << 31  # bytes of arrays that are read
@@ -74,16 +75,13 @@ def _of_file(path: Path) -> ForeignChains:
         return _of_tree(opened_tree(path), str(path.name))
     try:
         if kind == ".npy":
-            return _of_array(np.load(path, allow_pickle=False), path.name)
+            return _of_array(array(path), path.name)
         if kind == ".npz":
-            with np.load(path, allow_pickle=False) as archive:
-                return _of_mapping({name: archive[name] for name in archive.files}, path.name)
+            return _of_mapping(arrays(path), path.name)
         if kind == ".json":
             plain = parsed(contents(path), finite=False)
             return _of_mapping(plain, path.name) if isinstance(plain, dict) else _of_array(plain, path.name)
-    except InputError:
-        raise
-    except (OSError, ValueError, EOFError, KeyError) as error:
+    except (OSError, ValueError) as error:
         raise InputError(f"{path} cannot be read ({error}) — it may be cut off; write it again") from error
     raise InputError(
         f"chains come as .zarr, .nc, .npy, .npz or .json, got {path.name!r} — save the losses with numpy.save"
@@ -99,6 +97,8 @@ def opened_tree(path: Path) -> Any:
     try:
         if path.is_dir():
             return xarray.open_datatree(path, engine="zarr", consolidated=False)
+        with opened(path):  # a pipe or a device is none
+            pass
         return xarray.open_datatree(path)
     except ModuleNotFoundError as error:
         raise InputError(f"{path.name} needs {error.name} — install basinscope[zarr]") from error
@@ -109,15 +109,17 @@ def opened_tree(path: Path) -> Any:
 def _of_array(given: Any, source: str, **facts: Any) -> ForeignChains:
     try:
         values = np.asarray(given)
+        if values.dtype.kind not in "fiu":
+            raise TypeError(f"they are {values.dtype}")
         losses = values.astype(np.float64)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise InputError(
             f"chains must be losses (chains, steps) of one length, got {type(given).__name__} ({error}) — cut longer "
             f"ones to the shortest"
         ) from error
     if values.ndim == 1:
         losses = losses[None]
-    if losses.ndim != 2:
+    if losses.ndim != 2 or not len(losses):
         raise InputError(f"losses must have shape (chains, steps), got {values.shape} — take means over the rest")
     return ForeignChains(losses, source, **{"recorded": values.ravel(), **facts})
 
@@ -139,7 +141,7 @@ def _of_mapping(given: Mapping[str, Any], source: str) -> ForeignChains:
         facts["reported"] = _number(given["llc/mean"])
         source = f"{source}: devinterp 1"
     if "burn_in" in given:
-        facts["burn_in"] = int(_number(given["burn_in"]))
+        facts["burn_in"] = whole("burn_in", _number(given["burn_in"]), least=0)
     return _of_array(given[name], source, **facts)
 
 
@@ -168,7 +170,7 @@ def _of_tree(tree: Any, source: str) -> ForeignChains:
 def _of_store(tree: Any, source: str) -> ForeignChains:
     """The layout of devinterp 2, which `Posterior.save` keeps as well."""
     dataset, attributes = tree.dataset, tree.attrs
-    sampler = dict((attributes.get("metadata") or {}).get("config", {}).get("sampler", {}))
+    sampler = _inner(_inner(_inner(attributes, "metadata"), "config"), "sampler")
     name = "sampling_loss_micro" if "sampling_loss_micro" in dataset else "sampling_loss"
     if name not in dataset:
         raise InputError(f"{source} has no losses along its chains: neither sampling_loss_micro nor sampling_loss")
@@ -225,6 +227,12 @@ def _values(variable: Any, source: str) -> NDArray[Any]:
         return np.asarray(variable.values)
     except Exception as error:  # whatever the storage libraries raise on a damaged chunk
         raise InputError(f"{variable.name} of {source} cannot be read ({error}) — the file may be cut off") from error
+
+
+def _inner(facts: Any, name: str) -> dict[str, Any]:
+    """The facts below a name, if there are any."""
+    inner = facts.get(name)
+    return dict(inner) if isinstance(inner, Mapping) else {}
 
 
 def _fact(facts: Mapping[str, Any], name: str) -> float:
