@@ -13,7 +13,7 @@ from ...language.model import LanguageModel
 from ...language.sequences import Streamed
 from ...parts import Piece
 from ...samples import Samples
-from .subject import Batch, random_indices
+from .subject import Batch, drawn_batches
 from .team import team_of
 
 _TOKENS = 16_384  # of a usual batch
@@ -50,12 +50,7 @@ class Borrowed:
         if isinstance(data, Streamed):
             while True:
                 yield Batch(self._land.checked(data.onwards(min(size, self.n))), None)
-        if size >= self.n:
-            everything = torch.arange(self.n)
-            while True:
-                yield Batch(self._land.take(everything), everything)
-        for indices in random_indices(self.n, size, seed):
-            yield Batch(self._land.take(indices), indices)
+        yield from drawn_batches(self._land.take, self.n, size, seed)
 
     def ordered(self, size: int) -> Iterator[Samples]:
         return map(self._land.checked, self._land.data.ordered(size))

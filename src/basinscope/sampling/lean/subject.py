@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import NamedTuple, Protocol
 
@@ -68,18 +68,23 @@ class Copied:
         return each.sum(), each.detach()
 
     def batches(self, size: int, seed: int) -> Iterator[Batch]:
-        if size >= self.n:
-            everything = torch.arange(self.n)
-            while True:
-                yield Batch(self._land.take(everything), everything)
-        for indices in random_indices(self.n, size, seed):
-            yield Batch(self._land.take(indices), indices)
+        return drawn_batches(self._land.take, self.n, size, seed)
 
     def ordered(self, size: int) -> Iterator[Samples]:
         return self._land.batches(size)
 
     def borrowed(self) -> AbstractContextManager[None]:
         return nullcontext()
+
+
+def drawn_batches(take: Callable[[Tensor], Samples], n: int, size: int, seed: int) -> Iterator[Batch]:
+    """Batches of that size without end, of all samples in order where there are no more of them."""
+    if size >= n:
+        everything = torch.arange(n)
+        while True:
+            yield Batch(take(everything), everything)
+    for indices in random_indices(n, size, seed):
+        yield Batch(take(indices), indices)
 
 
 def random_indices(n: int, size: int, seed: int) -> Iterator[Tensor]:
