@@ -7,6 +7,7 @@ import pytest
 import torch
 
 import basinscope as bs
+from basinscope.verdict import Check
 
 
 def test_interval_is_normal_by_default():
@@ -142,3 +143,11 @@ def test_an_estimate_is_saved_and_loaded(tmp_path):
     for name in ("no.json", "nowhere.json"):
         with pytest.raises(bs.InputError, match=name):
             bs.Estimate.load(tmp_path / name)
+
+
+def test_whatever_a_measure_returns_has_a_verdict():
+    sound, shaky = bs.Estimate("llc", 3.0, 0.1), bs.Estimate("llc", 4.0, 0.1, (Check("a", "2", "1", False),))
+    flat = bs.Symmetries(1, 1.0, {}, 0.0, None, 3, checks=shaky.checks)
+    for results in (bs.Criteria({"waic": sound, "loo": shaky}), bs.Comparison({"a": shaky, "b": sound}), flat):
+        assert results.verdict == "doubtful"
+    assert bs.Comparison({"a": sound, "b": sound}).verdict == "ok"

@@ -23,7 +23,6 @@ from .verdict import Checked
 from .verdict import Verdict as Verdict
 from .verdict import checks_from_dict as checks_from_dict
 from .verdict import unmet as unmet
-from .verdict import warnings_of as warnings_of
 
 
 @dataclass(frozen=True)

@@ -112,6 +112,11 @@ class Checked:
         return warnings_of(self.checks)
 
 
+def worst_of(results: Iterable[Any]) -> Verdict:
+    """The worst verdict of several results."""
+    return max((result.verdict for result in results), key=VERDICTS.index)
+
+
 def checks_from_dict(data: Mapping[str, Any]) -> tuple[Check, ...]:
     """The checks that a file holds; of one that kept a verdict and warnings alone, what is known from these.
 

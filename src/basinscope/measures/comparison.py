@@ -12,6 +12,7 @@ from ..estimates import Estimate
 from ..frames import dataframe
 from ..landscape import Landscape
 from ..sampling.calibration import resolution
+from ..verdict import Verdict, worst_of
 from .llc import llc
 from .settings import Sampling, checked, refuse_settings, takes_settings
 
@@ -37,6 +38,11 @@ class Comparison:
         if len(self.estimates) < 2:
             raise InputError(f"a comparison needs two estimates or more, got {list(self.estimates)}")
         _ = self.differences  # estimates of different resolutions are refused before anybody reads them
+
+    @property
+    def verdict(self) -> Verdict:
+        """The worst of all estimates."""
+        return worst_of(self.estimates.values())
 
     @property
     def differences(self) -> dict[str, Estimate]:

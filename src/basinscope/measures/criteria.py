@@ -13,6 +13,7 @@ from ..estimates import Estimate
 from ..landscape import Landscape
 from ..progress import tracked
 from ..sampling.calibration import Resolution, resolution
+from ..verdict import Verdict, worst_of
 from . import loo, waic
 from .evidence import Evidence, gather, temperature
 from .free_energy import free_energy
@@ -57,6 +58,11 @@ class Criteria(Mapping[str, Estimate]):
             return self.__dict__["estimates"][name]
         except KeyError:
             raise AttributeError(f"no criterion {name!r} here: there are {', '.join(self.estimates)}") from None
+
+    @property
+    def verdict(self) -> Verdict:
+        """The worst of all criteria."""
+        return worst_of(self.estimates.values())
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain Python values, ready for JSON."""

@@ -17,13 +17,14 @@ from ..adapters.checkpoints import checkpoints_in, fitting, read_weights
 from ..adapters.hugging_face import saved_models
 from ..checks import positive
 from ..errors import InputError
-from ..estimates import VERDICTS, Estimate, Verdict
+from ..estimates import Estimate
 from ..landscape import Landscape, check_landscape
 from ..losses import PerSample
 from ..progress import Report, tracked
 from ..samples import read
 from ..sampling.calibration import Resolution, resolution
 from ..sampling.local import Outcome, Sampler
+from ..verdict import Verdict, worst_of
 from .coefficient import MAX_DROP_SHARE, LearningCoefficient
 from .llc import estimate_of
 from .resolution_curve import row
@@ -53,7 +54,7 @@ class LlcAlong:
     @property
     def verdict(self) -> Verdict:
         """The worst of all readings."""
-        return max((point.verdict for point in (*self.fine, *self.common)), key=VERDICTS.index)
+        return worst_of((*self.fine, *self.common))
 
     def to_dataframe(self) -> Any:
         """A row for each checkpoint and reading: nβ, γ, λ̂, basin and drop with errors, verdict and `at_minimum`."""

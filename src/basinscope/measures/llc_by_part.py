@@ -9,7 +9,6 @@ from typing import Any, Unpack, cast
 import torch
 
 from ..errors import InputError
-from ..estimates import VERDICTS, Verdict
 from ..landscape import Landscape, check_landscape, watanabe_nbeta
 from ..language.model import LanguageModel
 from ..parts import Part
@@ -17,6 +16,7 @@ from ..progress import Report, part, tracked
 from ..sampling.calibration import Resolution
 from ..sampling.lean.side_by_side import walked_side_by_side
 from ..sampling.local import Sampler
+from ..verdict import Verdict, worst_of
 from .coefficient import LearningCoefficient
 from .lean import estimate_of
 from .llc import llc
@@ -50,7 +50,7 @@ class LlcByPart(Mapping[str, LearningCoefficient]):
     @property
     def verdict(self) -> Verdict:
         """The worst of all parts."""
-        return max((estimate.verdict for estimate in self.estimates), key=VERDICTS.index)
+        return worst_of(self.estimates)
 
     def to_dataframe(self) -> Any:
         """A row for each part: its name, kind, layer, number and size, and λ̂ with its error, basin and verdict."""

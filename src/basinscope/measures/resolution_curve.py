@@ -11,11 +11,11 @@ import numpy as np
 
 from ..checks import positive, whole
 from ..errors import InputError
-from ..estimates import VERDICTS, Verdict
 from ..landscape import Landscape, check_landscape
 from ..progress import tracked
 from ..sampling.calibration import Resolution, resolution
 from ..sampling.local import Sampler
+from ..verdict import Verdict, worst_of
 from .coefficient import MAX_DROP_SHARE, LearningCoefficient
 from .llc import estimate_of
 from .settings import Sampling, checked_of_ladders, takes_settings
@@ -41,7 +41,7 @@ class ResolutionCurve:
     @property
     def verdict(self) -> Verdict:
         """The worst of all points."""
-        return max((point.verdict for point in self.points), key=VERDICTS.index)
+        return worst_of(self.points)
 
     def to_dataframe(self) -> Any:
         """A row for each resolution: nβ, γ, λ̂, basin and drop with standard errors, verdict, and `at_minimum`."""

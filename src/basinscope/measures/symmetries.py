@@ -17,10 +17,11 @@ from torch import Tensor
 from torch.func import vjp, vmap
 
 from ..curvature.samplewise import one_by_one, side_by_side
-from ..estimates import Check, Estimate, warnings_of
+from ..estimates import Check, Estimate
 from ..landscape import Landscape, check_landscape, math_attention
 from ..losses import logits
 from ..samples import Samples
+from ..verdict import Checked
 from .symmetry_graph import Candidate, Direction, candidates
 
 MAX_EXCESS_STDERRS = 3.0  # standard errors by which λ̂ may exceed its bound
@@ -32,7 +33,7 @@ _SHAKES = (1.0, 0.03)  # random changes, relative to the weights, one of which i
 
 
 @dataclass(frozen=True)
-class Symmetries:
+class Symmetries(Checked):
     """What could be proved flat at w*.
 
     Attributes:
@@ -60,7 +61,7 @@ class Symmetries:
     @property
     def warnings(self) -> tuple[str, ...]:
         """What could not be proved, and where λ̂ exceeds the bound."""
-        return (*self.unproved, *warnings_of(self.checks))
+        return (*self.unproved, *super().warnings)
 
     def to_dict(self) -> dict[str, Any]:
         """Everything but the directions as plain Python values, ready for JSON."""
