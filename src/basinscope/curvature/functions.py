@@ -23,7 +23,7 @@ from .spectra import Eigenvalues, choose, eigenvalues
 from .stochastic import Whitened, traced
 
 MAX_NEGATIVE_SHARE = 1e-6  # of the largest eigenvalue, that a negative one may be by rounding alone
-ROUNDING_REMEDY = "raise weight_decay, or scale the inputs"  # eigenvalues are in float64 already
+ROUNDING_REMEDY = "raise weight_decay, or standardize the data"  # eigenvalues are in float64 already
 
 
 @dataclass(frozen=True)
