@@ -24,10 +24,12 @@ step = { printf '%s … ' '$(1)' && begun=$$(date +%s) && $(2) && echo "$$(($$(d
 
 .DEFAULT_GOAL := help
 .SILENT:
-.PHONY: help venv test test-all lint unit test-extras format demo docs bench-truth bench-coverage bench-speed bench-curvature bench-population bench-runs bench-hostile bench-report study-ngd study-flatness study-llc study-criteria dist clean
+.PHONY: help venv locked audit test test-all lint unit test-extras format demo docs bench-truth bench-coverage bench-speed bench-curvature bench-population bench-runs bench-hostile bench-report study-ngd study-flatness study-llc study-criteria dist clean
 
 help:
 	echo "make venv             .venv with the core and what the demo needs; other targets add what they need"
+	echo "make locked           .venv for the tests, every file checked against its hash in requirements.lock"
+	echo "make audit            known vulnerabilities of the pinned releases"
 	echo "make demo             train a small network, measure it, write a report"
 	echo "make test             lint, then the quick tests"
 	echo "make test-all         lint, then every test: long chains, kills, extras, documentation, browsers too"
@@ -76,6 +78,19 @@ $(RELEASE): $(CORE)
 $(DOCS): $(CORE)
 	$(call step,installing what the documentation needs,$(PIP) install -qq -c constraints.txt -e '.[docs]')
 	touch $@
+
+# The same releases as above, but pip refuses a file whose hash is not in the lock; this project itself has none.
+locked:
+	test -x $(BIN)/python || $(call step,making .venv,$(PYTHON) -m venv .venv)
+	$(call step,installing what the lock holds,$(PIP) install -qq --no-deps --require-hashes -r requirements.lock)
+	$(call step,installing basinscope,$(PIP) install -qq --no-deps --no-build-isolation -e .)
+	touch $(CORE) $(DEV) $(DOCS) $(STUDIES)
+
+# In an environment of its own: its packages are no part of ours.
+audit:
+	test -x .venv-audit/bin/python || $(PYTHON) -m venv .venv-audit
+	.venv-audit/bin/python -m pip install -qq pip-audit
+	.venv-audit/bin/pip-audit --disable-pip --require-hashes -r requirements.lock $(ARGS)
 
 test: lint
 	$(PYTEST) -m 'not slow' $(ARGS)
@@ -159,5 +174,5 @@ dist: $(RELEASE)
 	$(BIN)/check-wheel-contents dist/*.whl
 
 clean:
-	rm -rf .venv build dist site .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	rm -rf .venv .venv-audit build dist site .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

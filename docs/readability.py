@@ -14,11 +14,16 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[1]
 GLOSSARY = ROOT / "docs" / "glossary.md"
-PAGES = (ROOT / "README.md", ROOT / "examples" / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
-CHECKS = ("Check", "check_mixing", "check_precision", "check_survival", "check_completion")
+PAGES = (
+    *(ROOT / name for name in ("README.md", "SECURITY.md", "examples/README.md")),
+    *sorted((ROOT / "docs").rglob("*.md")),
+)
+CHECKS = ("Check", "check_mixing", "check_precision", "check_rounding", "check_survival", "check_completion")
 MOST = 40  # words of a sentence
 # Abbreviations that no reader of these pages needs explained, and names.
-KNOWN = {"API", "CPU", "CSV", "GB", "GPU", "HTML", "JSON", "MB", "MNIST", "README", "SIGKILL", "SIGTERM", "URL", "YAML"}
+KNOWN = {
+    "API", "CPU", "CSV", "GB", "GPU", "HTML", "HTTP", "JSON", "MB", "MNIST", "README", "SIGKILL", "SIGTERM", "URL", "YAML",
+}  # fmt: skip
 
 _CODE = re.compile(r"`[^`]*`")
 _LINK = re.compile(r"!?\[([^\]]*)\]\([^)]*\)")

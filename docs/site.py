@@ -26,6 +26,7 @@ ELSEWHERE = {
     "changelog.md": "CHANGELOG.md",
     "contributing.md": "CONTRIBUTING.md",
     "examples.md": "examples/README.md",
+    "security.md": "SECURITY.md",
     **{
         f"benchmarks/{path.name}": f"benchmarks/results/{path.name}"
         for path in sorted((ROOT / "benchmarks" / "results").glob("*.md"))
