@@ -22,7 +22,8 @@ CHECKS = ("Check", "check_mixing", "check_precision", "check_rounding", "check_s
 MOST = 40  # words of a sentence
 # Abbreviations that no reader of these pages needs explained, and names.
 KNOWN = {
-    "API", "CPU", "CSV", "GB", "GPU", "HTML", "HTTP", "JSON", "MB", "MNIST", "README", "SIGKILL", "SIGTERM", "URL", "YAML",
+    "API", "CPU", "CSV", "GB", "GPU", "HTML", "HTTP", "JSON", "MB", "MNIST", "README", "SIGKILL", "SIGTERM", "URL",
+    "YAML",
 }  # fmt: skip
 
 _CODE = re.compile(r"`[^`]*`")
