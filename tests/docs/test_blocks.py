@@ -97,7 +97,7 @@ def test_outputs_are_compared_word_by_word_and_number_by_number():
 
 
 @pytest.mark.parametrize(
-    "line", ["measure x.pt", "study run quadratics --fast", "exact deep-linear 2 2", "nothing", "study run q --on"]
+    "line", ["measure", "study run quadratics --fast", "exact deep-linear 2 2", "nothing", "study run q --on"]
 )
 def test_wrong_commands_are_noticed(line):
     with pytest.raises(AssertionError):

@@ -19,13 +19,23 @@ def measure(
     checkpoint: Annotated[
         Path,
         typer.Argument(
-            metavar="CKPT", help="A checkpoint (.safetensors, or .pt of tensors alone), or a folder of them."
+            metavar="CKPT",
+            help="A checkpoint (.safetensors, or .pt of tensors alone), or a folder of them; with --text, the folder "
+            "or name of a language model.",
         ),
     ],
-    model: Annotated[str, typer.Option("--model", metavar="PKG.MOD:BUILD", help="A function that builds the network.")],
+    model: Annotated[
+        str, typer.Option("--model", metavar="PKG.MOD:BUILD", help="A function that builds the network.")
+    ] = "",
     data: Annotated[
         str, typer.Option("--data", metavar="PKG.MOD:LOAD", help="A function that loads (x, y), a Dataset or batches.")
-    ],
+    ] = "",
+    text: Annotated[
+        Path | None,
+        typer.Option("--text", help="A text, or an .npy array of tokens, on which to measure a saved language model."),
+    ] = None,
+    length: Annotated[int, typer.Option("--length", help="Tokens of a sequence, into which --text is cut.")] = 256,
+    units: Annotated[str, typer.Option("--units", help="What nβ counts with --text: token or sequence.")] = "token",
     loss: Loss = "cross_entropy",
     held_out: Annotated[
         str,
@@ -71,6 +81,16 @@ def measure(
 ) -> None:
     """Measure how complex your own network is, and write the report."""
     path, kind = target(out, kind)
+    console = Console(highlight=False, quiet=quiet or as_json)
+    if text is not None:
+        others = {"--model": model, "--data": data, "--held-out": held_out, "--weight-decay": weight_decay,
+                  "--keep": keep, "--selftest": selftest, "--quick": quick, "--dry-run": dry_run}  # fmt: skip
+        given = {"nbeta": nbeta, "gamma": gamma, "rtol": rtol, "budget": budget, "seed": seed}
+        report = _of_text(checkpoint, text, length, units, device, title, given, others, not quiet)
+        _shown(report, path, kind, console, as_json, strict)
+        return
+    if not model or not data:
+        raise InputError("--model and --data are missing: name functions, or a text by --text for a language model")
     from ..report.checkpoints import Subject, measure_checkpoints  # brings torch with it
 
     sys.path.insert(0, str(Path.cwd()))  # as `python -m` has it: functions of the folder one works in
@@ -84,7 +104,6 @@ def measure(
         "budget": budget,
         "seed": seed,
     }
-    console = Console(highlight=False, quiet=quiet or as_json)
     if dry_run:
         _plan(subject, checkpoint, settings, console)
         return
@@ -95,12 +114,37 @@ def measure(
     report = measure_checkpoints(
         subject, checkpoint, settings, command=_command(), title=title, keep=keep, progress=not quiet, quick=quick
     )
+    _shown(report, path, kind, console, as_json, strict)
+
+
+def _shown(report: Any, path: Path, kind: str, console: Console, as_json: bool, strict: bool) -> None:
+    """Write the report, show it, and end as its verdict says."""
     report.write(path, kind)
     console.print(report)
     console.print(f"\nwrote [bold]{escape(str(path))}[/bold]", soft_wrap=True)
     if as_json:
         typer.echo(report.to_json(), nl=False)
     judge([report["llc"]], strict)
+
+
+def _of_text(
+    model: Path, text: Path, length: int, units: str, device: str, title: str, given: dict[str, Any],
+    others: dict[str, Any], progress: bool,
+) -> Any:  # fmt: skip
+    """The report of a language model on a text."""
+    unfit = [option for option, value in others.items() if value not in ("", None, False)]
+    if unfit:
+        raise InputError(f"--text measures a saved language model in place: expected no {', '.join(unfit)}")
+    from ..adapters.hugging_face import pretrained  # bring torch with them
+    from ..language.model import LanguageModel
+    from ..language.text import tokens_in
+    from ..report.measure import measure as measured
+
+    name, _, revision = str(model).partition("@")
+    network = pretrained(str(model)).to(device)
+    land = LanguageModel(network, tokens_in(text, name, revision or None), length=length, units=units)
+    settings = {key: value for key, value in given.items() if value is not None}
+    return measured(land, title=title or f"{model.name} on {text.name}", progress=progress, **settings)
 
 
 def _plan(subject: Any, checkpoint: Path, settings: dict[str, Any], console: Console) -> None:

@@ -75,6 +75,13 @@ class LanguageOperator:
                     total[:, number] += self._flat(self._product(mine, self._shaped(columns[:, number])))
         return (total / self.land.count).reshape(v.shape)
 
+    def sampled(self, v: Tensor) -> int:
+        """A product with the first sequences alone, for its price; how many of them there are."""
+        with still(self.land), torch.no_grad():
+            few = self.land.take_first(min(self.land.n, self._sequences)).to(self.device)
+            self._product(few, self._shaped(v.to(self.device, self.dtype)))
+        return few.n
+
     def _product(self, batch: Samples, way: Parameters) -> Parameters:
         """Σ_i ∇²l_i v, or the Fisher matrix's, over a batch."""
         body, head = self._halves

@@ -7,7 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, Unpack
 
+from ..errors import InputError
 from ..landscape import Landscape
+from ..language.model import LanguageModel
+from ..measures.language_measurement import language_measurement
 from ..measures.measurement import measurement
 from ..measures.posterior import Posterior
 from ..measures.quick import SECONDS, quick_measurement
@@ -20,7 +23,7 @@ _LISTED = ("nbeta", "gamma", "sampler", "rtol", "budget", "seed")  # settings th
 
 @takes_settings
 def measure(
-    land: Landscape | Posterior,
+    land: Landscape | LanguageModel | Posterior,
     *,
     weight_decay: float | None = None,
     held_out: Any = None,
@@ -31,7 +34,8 @@ def measure(
     """Measure a network: λ̂ by sampling, ½ soft rank beside it, spectrum, traces and criteria.
 
     Args:
-        land: the landscape, or its `posterior`.
+        land: the landscape, or its `posterior`; of a `LanguageModel`, λ̂ of it and of its heads, and curvature where
+            that is done within the budget.
         weight_decay: Λ of the predicted gap and the log-determinant; γ/(nβ) unless given.
         held_out: data that the network was not trained on, as (x, y), a data set or batches, or a `Landscape` of
             them; the gap between both losses is then measured beside the predicted one.
@@ -53,7 +57,14 @@ def measure(
         >>> abs(report["llc"].value - 1.0) < 0.1
         True
     """
-    result = measurement(land, weight_decay=weight_decay, held_out=held_out, progress=progress, **settings)
+    if isinstance(land, LanguageModel):
+        if weight_decay is not None or held_out is not None:
+            raise InputError(
+                "weight_decay and held_out need a copy of the network: leave them out for a language model"
+            )
+        result = language_measurement(land, progress=progress, **settings)
+    else:
+        result = measurement(land, weight_decay=weight_decay, held_out=held_out, progress=progress, **settings)
     asked: dict[str, Any] = {**DEFAULTS, **settings}
     if isinstance(land, Posterior):
         asked = {"nbeta": land.nbeta, "gamma": land.gamma, **asdict(land.settings)}
