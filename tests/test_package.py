@@ -12,6 +12,7 @@ import pytest
 from basinscope._version import __version__
 
 PACKAGE = Path(str(resources.files("basinscope")))
+MOST_LINES, MOST_LEVELS = 60, 5  # of a function's body, without its docstring
 # Classes of one name that no reader meets together: the same thing for another kind of thing.
 TWINS = {
     "State": "of each kernel, and of a population: known to its own file alone",
@@ -115,6 +116,33 @@ def test_no_module_needs_another_name_for_a_class():
         if name.asname not in (None, name.name) and name.name[0].isupper()
     ]
     assert renamed == []
+
+
+def depth(node, level=0):
+    """How deep blocks stand within each other; an elif stands beside its if."""
+    blocks = (ast.For, ast.While, ast.If, ast.With, ast.Try)
+    deepest = level
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, (ast.FunctionDef, ast.ClassDef)):
+            continue
+        beside = isinstance(node, ast.If) and isinstance(child, ast.If) and node.orelse == [child]
+        deepest = max(deepest, depth(child, level + (isinstance(child, blocks) and not beside)))
+    return deepest
+
+
+@pytest.mark.parametrize("folder", ["src/basinscope", "studies"])
+def test_functions_are_short_and_flat(folder):
+    long, deep = [], []
+    for path in (PACKAGE.parents[1] / folder).rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.FunctionDef):
+                start = node.body[0].end_lineno if ast.get_docstring(node) else node.body[0].lineno - 1
+                if node.end_lineno - start > MOST_LINES:
+                    long.append(f"{path}:{node.lineno} {node.name}")
+                if depth(node) > MOST_LEVELS:
+                    deep.append(f"{path}:{node.lineno} {node.name}")
+    assert long == []
+    assert deep == []
 
 
 @pytest.mark.parametrize("module", FORMER_NAMES)
