@@ -25,7 +25,7 @@ from ..losses import logits
 from ..network import Parameters, transformable
 from ..restriction import whole
 from ..samples import Samples
-from .tiles import DEFAULT_MEMORY
+from .tiles import DEFAULT_MEMORY, check_vectors
 
 jvp: Any = func.jvp  # whose types say that it returns more than it does
 vjp: Any = func.vjp
@@ -61,11 +61,7 @@ class LanguageOperator:
         return f"LanguageOperator({self.name}, {self.dimension:,} × {self.dimension:,})"
 
     def __matmul__(self, v: Tensor) -> Tensor:
-        if v.ndim not in (1, 2) or len(v) != self.dimension:
-            raise InputError(
-                f"{self.name} multiplies vectors of shape ({self.dimension},) or ({self.dimension}, k), got "
-                f"{tuple(v.shape)}"
-            )
+        check_vectors(v, self.dimension, self.name)
         columns = v.to(self.device, self.dtype).reshape(self.dimension, -1)
         total = torch.zeros_like(columns)
         with still(self.land), torch.no_grad():

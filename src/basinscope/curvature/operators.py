@@ -19,7 +19,7 @@ from .language import LanguageOperator
 from .likelihood import missing_likelihood, output_curvature, with_drawn_labels
 from .precision import full_precision
 from .symmetry import refuse_asymmetric
-from .tiles import MAX_PROBES, Tiles, convolutional, plan
+from .tiles import MAX_PROBES, Tiles, check_vectors, convolutional, plan
 
 Matrix = Literal["hessian", "fisher", "covariance"]
 LinearMap = Callable[[Parameters], Parameters]
@@ -59,11 +59,7 @@ class CurvatureOperator:
         return f"CurvatureOperator({self.name}, {self.dimension:,} × {self.dimension:,}, {self.tiles})"
 
     def __matmul__(self, v: Tensor) -> Tensor:
-        if v.ndim not in (1, 2) or len(v) != self.dimension:
-            raise InputError(
-                f"{self.name} multiplies vectors of shape ({self.dimension},) or ({self.dimension}, k), got "
-                f"{tuple(v.shape)}"
-            )
+        check_vectors(v, self.dimension, self.name)
         rows = v.to(self.device, self.dtype).reshape(self.dimension, -1).T
         total = torch.zeros_like(rows)
         try:

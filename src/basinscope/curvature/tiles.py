@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.autograd.graph import saved_tensors_hooks
 
 from ..checks import positive
+from ..errors import InputError
 from ..landscape import Landscape, math_attention
 
 DEFAULT_MEMORY = 512 * 2**20
@@ -23,6 +24,12 @@ class Tiles:
     samples: int
     probes: int
     keep: bool
+
+
+def check_vectors(v: Tensor, dimension: int, name: str) -> None:
+    """Refuse what a matrix (d, d) of that name cannot multiply."""
+    if v.ndim not in (1, 2) or len(v) != dimension:
+        raise InputError(f"{name} multiplies vectors of shape ({dimension},) or ({dimension}, k), got {tuple(v.shape)}")
 
 
 def memory_bound(land: Landscape, memory: int | None) -> int:

@@ -130,8 +130,8 @@ def assembled(
     return Report(title, time.time(), command, dict(settings), origin, list(points), list(history))
 
 
-def _call(settings: Mapping[str, Any], others: Sequence[str], held: bool) -> str:
+def _call(settings: Mapping[str, Any], others: Sequence[str], of_posterior: bool) -> str:
     """The call that makes the report: of a landscape with all settings, or of a posterior that has them."""
     shown = {name: value for name, value in settings.items() if name == "seed" or value != DEFAULTS[name]}
     given = ", ".join(["land", *(f"{name}={value!r}" for name, value in shown.items())])
-    return f"bs.measure({', '.join([f'bs.posterior({given})' if held else given, *others])})"
+    return f"bs.measure({', '.join([f'bs.posterior({given})' if of_posterior else given, *others])})"
