@@ -68,6 +68,8 @@ if TYPE_CHECKING:
     from .measures.wbic import wbic as wbic
     from .report.audit import Audit as Audit
     from .report.audit import audit as audit
+    from .report.development import Development as Development
+    from .report.development import develop as develop
     from .report.measure import measure as measure
     from .report.measure import quick as quick
     from .report.report import Report as Report
@@ -83,6 +85,7 @@ _HOMES = {
     "Comparison": "measures.comparison",
     "Covariances": "measures.covariances",
     "Criteria": "measures.criteria",
+    "Development": "report.development",
     "Estimate": "estimates",
     "Landscape": "landscape",
     "LanguageModel": "language.model",
@@ -101,6 +104,7 @@ _HOMES = {
     "compare": "measures.comparison",
     "covariance": "measures.covariances",
     "criteria": "measures.criteria",
+    "develop": "report.development",
     "fluctuation": "measures.fluctuation",
     "free_energy": "measures.free_energy",
     "gap": "measures.gap",

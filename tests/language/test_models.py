@@ -9,7 +9,7 @@ from torch import nn
 import basinscope as bs
 import lacking
 from basinscope.adapters.hugging_face import saved_models
-from basinscope.measures.llc_along import landscapes_along
+from basinscope.measures.checkpoint_series import series_of
 from language.families import FAMILIES, LENGTH, VOCABULARY, gpt2, made, tokens
 
 transformers = lacking.package("transformers")
@@ -71,7 +71,8 @@ def test_the_checkpoints_of_a_run(tmp_path):
         with torch.no_grad():
             net.transformer.wte.weight.mul_(step)
         net.save_pretrained(tmp_path / f"checkpoint-{step}")
-    lands = landscapes_along(tmp_path, None, "cross_entropy", tokens())
+    found = series_of(tmp_path, data=tokens())
+    lands = dict(zip(found.names, found, strict=True))
     assert list(lands) == ["checkpoint-1", "checkpoint-2"]
     for name, land in lands.items():
         own = bs.Landscape.from_pretrained(tmp_path / name, tokens())

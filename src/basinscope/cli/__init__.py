@@ -9,7 +9,7 @@ from typer.core import TyperGroup
 
 from .._version import __version__
 from ..errors import BasinscopeError
-from . import audit, compare, data, demo, exact, measure, report, serve, study
+from . import audit, compare, data, demo, develop, exact, measure, report, serve, study
 
 
 class Commands(TyperGroup):
@@ -30,6 +30,7 @@ app.add_typer(data.app, name="data")
 app.command()(demo.demo)
 app.command()(measure.measure)
 app.command()(compare.compare)
+app.command()(develop.develop)
 app.command()(report.report)
 app.command()(audit.audit)
 app.command()(serve.serve)

@@ -2,36 +2,30 @@
 
 from __future__ import annotations
 
-import copy
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from ..adapters.checkpoints import checkpoints_in, fitting, read_weights
-from ..adapters.hugging_face import saved_models
 from ..checks import positive
 from ..errors import InputError
 from ..estimates import Estimate
-from ..landscape import Landscape, check_landscape
 from ..losses import PerSample
 from ..progress import Report, tracked
-from ..samples import read
 from ..sampling.calibration import Resolution, resolution
 from ..sampling.local import Outcome, Sampler
 from ..verdict import Verdict, worst_of
+from .checkpoint_series import Points, series_of
 from .coefficient import MAX_DROP_SHARE, LearningCoefficient
 from .llc import estimate_of
 from .resolution_curve import row
 from .settings import Sampling, checked_of_ladders, takes_settings
 
 _FEWEST_CHAINS = 5  # whose means tell how two runs go together
-Points = Mapping[str, Landscape] | Sequence[Landscape] | str | Path
 
 
 @dataclass(frozen=True)
@@ -141,7 +135,8 @@ def llc_along(
         (['no', 'no', 'yes'], ['yes', 'yes', 'yes'])
     """
     nbeta, gamma, chosen = checked_of_ladders(settings)
-    lands = landscapes_along(checkpoints, model, loss, data)
+    found = series_of(checkpoints, model=model, loss=loss, data=data)
+    lands = dict(zip(found.names, found, strict=True))
     last = list(lands.values())[-1]
     sharp = Resolution(resolution(last, nbeta).nbeta, resolution(last, gamma=gamma).gamma)
     samplers = [Sampler(land, chosen) for land in lands.values()]
@@ -156,36 +151,6 @@ def llc_along(
         tuple(lands), tuple(point for point, _ in fine), tuple(point for point, _ in blunt),
         {"fine": [means for _, means in fine], "common": [means for _, means in blunt]},
     )  # fmt: skip
-
-
-def landscapes_along(
-    checkpoints: Points, model: nn.Module | None, loss: str | PerSample, data: Any
-) -> dict[str, Landscape]:
-    """The checkpoints by name, all of the same network and number of samples."""
-    if isinstance(checkpoints, (str, Path)) and model is None and (saved := saved_models(Path(checkpoints))):
-        lands = {path.name: Landscape.from_pretrained(path, data) for path in saved}
-    elif isinstance(checkpoints, (str, Path)):
-        if model is None or data is None:
-            raise InputError("a folder of checkpoints needs the network and its data: pass model, loss and data")
-        lands = {}
-        samples = read(data)
-        for file in checkpoints_in(Path(checkpoints)):
-            network = copy.deepcopy(model)
-            network.load_state_dict(fitting(network, read_weights(file), file))
-            lands[file.stem] = Landscape(network, loss, samples)
-    elif isinstance(checkpoints, Mapping):
-        lands = dict(checkpoints)
-    else:
-        lands = {str(place): land for place, land in enumerate(checkpoints)}
-    for land in lands.values():
-        check_landscape(land)
-    shapes = {(land.n, land.dimension) for land in lands.values()}
-    if len(shapes) != 1:
-        raise InputError(
-            f"checkpoints must be of one network on the same data, at least one of them: got {len(lands)}, with "
-            f"(samples, parameters) {sorted(shapes)}"
-        )
-    return lands
 
 
 def _common(samplers: Sequence[Sampler], sharp: Resolution) -> float | None:

@@ -73,12 +73,12 @@ class Subject:
         network = _made("--model", model, "builds the network")
         if not isinstance(network, nn.Module):
             raise InputError(f"--model {model} must return a torch.nn.Module, got {type(network).__name__}")
-        content = _loaded("--data", data)
+        content = loaded("--data", data)
         try:
             network = network.to(device).eval()
         except (RuntimeError, AssertionError) as error:
             raise InputError(f"--device {device!r} cannot be used: {str(error).splitlines()[0]} — try cpu") from error
-        others = _loaded("--held-out", held_out) if held_out else None
+        others = loaded("--held-out", held_out) if held_out else None
         return cls(network, content, named_object(loss) if ":" in loss else loss, others)
 
     def at(self, weights: Mapping[str, Tensor], source: Path) -> Landscape:
@@ -95,7 +95,7 @@ class Subject:
             return Landscape(network, loss, self.data)
 
 
-def _loaded(option: str, reference: str) -> Any:
+def loaded(option: str, reference: str) -> Any:
     """The data that a function returns."""
     content = _made(option, reference, "returns the data")
     if content is None:
