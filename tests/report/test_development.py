@@ -57,7 +57,8 @@ def folder(tmp_path_factory):
 
 def test_a_folder_of_weights(folder):
     found = bs.develop(folder, model=build(), data=tokens(), parts=("head",), **QUICK, progress=False)
-    assert found.steps == (0, 2, 8) and found.times == [1.0, 2.0, 8.0]
+    assert found.steps == (0, 2, 8)
+    assert found.times == [1.0, 2.0, 8.0]
     assert found.parts == ("layer 0 head 0", "layer 0 head 1", "layer 1 head 0", "layer 1 head 1")
     land = series_of(folder, model=build(), data=tokens()).load(2)
     assert found.rows[2]["loss"] == pytest.approx(float(land.per_sample().mean()))
@@ -68,13 +69,16 @@ def test_a_folder_of_weights(folder):
     assert found.missing == {}
     assert sum(found.shares) == pytest.approx(1, abs=1e-6)
     table = found.to_dataframe()
-    assert len(table) == 3 * 5 and set(table["part"]) == {"", *found.parts}
+    assert len(table) == 3 * 5
+    assert set(table["part"]) == {"", *found.parts}
 
 
 def test_all_formats(folder, tmp_path, without_sampling):
     found = bs.develop(folder, model=build(), data=tokens(), parts=(), **QUICK, progress=False)
     text = page(found)
-    assert summary(found) in text and "Prefix matching" in text and "<script" not in text
+    assert summary(found) in text
+    assert "Prefix matching" in text
+    assert "<script" not in text
     kept = json.loads(found.write(tmp_path / "d.json").read_text())
     assert [row["step"] for row in kept["checkpoints"]] == [0, 2, 8]
     assert found.write(tmp_path / "d.csv").read_text().startswith("checkpoint,step,part,loss")
@@ -115,7 +119,8 @@ def test_saved_models(tmp_path, without_sampling):
         torch.manual_seed(step)
         transformers.GPT2LMHeadModel(config).save_pretrained(tmp_path / f"checkpoint-{step}")
     found = bs.develop(tmp_path, data=data, parts=(), **QUICK, progress=False)
-    assert found.steps == (1, 4) and list(found.rows[0]["heads"]) == ["layer 0 head 0"]
+    assert found.steps == (1, 4)
+    assert list(found.rows[0]["heads"]) == ["layer 0 head 0"]
 
 
 def test_a_plain_network_says_what_it_lacks(without_sampling):
@@ -150,4 +155,5 @@ def test_the_command(folder, tmp_path, monkeypatch, without_sampling):
     assert "3 checkpoints, step 0 to 8" in outcome.output
     assert (tmp_path / "page.html").read_text().count("<svg") >= 5
     refused = CliRunner().invoke(app, [*command, "--out", "page.pdf"])
-    assert refused.exit_code == 2 and "--out must end in one of html, json, csv" in refused.output
+    assert refused.exit_code == 2
+    assert "--out must end in one of html, json, csv" in refused.output

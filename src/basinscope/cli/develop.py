@@ -37,9 +37,9 @@ def develop(
     parts: Annotated[
         str, typer.Option("--parts", help="Kinds of parts to measure as well, with commas between; none for none.")
     ] = "layer,head",
-    out: Annotated[
-        Path, typer.Option("--out", help="File to write; .html, .json and .csv are known.")
-    ] = Path("development.html"),
+    out: Annotated[Path, typer.Option("--out", help="File to write; .html, .json and .csv are known.")] = Path(
+        "development.html"
+    ),
     keep: Annotated[
         Path | None, typer.Option("--keep", help="Folder that keeps each checkpoint's numbers, to go on after a stop.")
     ] = None,
@@ -47,7 +47,12 @@ def develop(
     gamma: Gamma = None,
     sampler: Sampler = "auto",
     rtol: Annotated[float, typer.Option("--rtol", help="Wanted standard error of each λ̂, relative to it.")] = 0.05,
-    budget: Annotated[float, typer.Option("--budget", help="Most seconds of sampling for the network at a checkpoint, and for each kind of part.")] = 10.0,
+    budget: Annotated[
+        float,
+        typer.Option(
+            "--budget", help="Most seconds of sampling for the network at a checkpoint, and for each kind of part."
+        ),
+    ] = 10.0,
     device: Device = "cpu",
     seed: Seed = 0,
     as_json: Json = False,

@@ -93,7 +93,9 @@ class Development:
             nested = ("parts", "heads")
             table.append({**at, "part": "", **{k: v for k, v in row.items() if k not in nested}, **axes})
             for name in dict.fromkeys([*row["parts"], *row["heads"]]):
-                heads = dict(zip(("prefix_matching", "prefix_matching_stderr"), row["heads"].get(name, ()), strict=False))
+                heads = dict(
+                    zip(("prefix_matching", "prefix_matching_stderr"), row["heads"].get(name, ()), strict=False)
+                )
                 table.append({**at, "part": name, **row["parts"].get(name, {}), **heads})
         return table
 
@@ -122,7 +124,9 @@ class Development:
         elif kind == "csv":
             text = self.to_dataframe().to_csv(index=False)
         else:
-            raise InputError(f"a development is written as one of {', '.join(FORMATS)}, got {kind!r} — name the file so")
+            raise InputError(
+                f"a development is written as one of {', '.join(FORMATS)}, got {kind!r} — name the file so"
+            )
         write_whole(path, text.encode())
         return path
 

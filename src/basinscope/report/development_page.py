@@ -52,7 +52,9 @@ def summary(found: Development) -> str:
         said.append(f"The basin goes from {ends[0]} to {ends[1]}.")
     best = max(last["heads"].items(), key=lambda entry: entry[1][0], default=None)
     if best is not None:
-        said.append(f"Of all heads {best[0]} matches prefixes best in the end, with {with_error(*best[1])} of at most 1.")
+        said.append(
+            f"Of all heads {best[0]} matches prefixes best in the end, with {with_error(*best[1])} of at most 1."
+        )
     counts = ", ".join(f"{len(own) + 1} of the {_CURVES[name]}" for name, own in found.boundaries.items())
     if counts:
         said.append(f"Stages that the curves show: {counts}.")

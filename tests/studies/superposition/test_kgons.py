@@ -71,7 +71,8 @@ def test_flat_directions_of_the_smooth_kgons_are_counted_by_the_hessian():
 
 def test_inputs_are_single_features():
     x = inputs(5)
-    assert x.shape == (30, 6) and ((x > 0).sum(1) == 1).all()
+    assert x.shape == (30, 6)
+    assert ((x > 0).sum(1) == 1).all()
 
 
 def test_a_start_near_a_kgon_looks_like_it():
