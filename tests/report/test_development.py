@@ -12,6 +12,7 @@ import basinscope as bs
 from basinscope.cli import app
 from basinscope.measures.checkpoint_series import series_of
 from basinscope.measures.coefficient import LearningCoefficient
+from basinscope.measures.llc_by_part import LlcByPart
 from basinscope.report import development
 from basinscope.report.development_page import page, summary
 from basinscope.zoo import models
@@ -38,7 +39,13 @@ def without_sampling(monkeypatch):
         facts = {"basin": land.dimension / 2, "basin_stderr": 0.1, "nbeta": settings["nbeta"], "gamma": 1.0}
         return LearningCoefficient("llc", land.dimension / 2, 0.1, diagnostics={**facts, "at_minimum": "yes"})
 
+    def by_part(land, kind, **settings):
+        parts = land.parts(kind)
+        settings.pop("progress")
+        return LlcByPart(parts, tuple(counted(land.restrict(each.name), **settings) for each in parts))
+
     monkeypatch.setattr(development, "llc", counted)
+    monkeypatch.setattr(development, "llc_by_part", by_part)
 
 
 @pytest.fixture(scope="module")
@@ -55,15 +62,15 @@ def folder(tmp_path_factory):
     return tmp_path
 
 
-def test_a_folder_of_weights(folder):
+def test_a_folder_of_weights(folder, without_sampling):
     found = bs.develop(folder, model=build(), data=tokens(), parts=("head",), **QUICK, progress=False)
     assert found.steps == (0, 2, 8)
     assert found.times == [1.0, 2.0, 8.0]
     assert found.parts == ("layer 0 head 0", "layer 0 head 1", "layer 1 head 0", "layer 1 head 1")
     land = series_of(folder, model=build(), data=tokens()).load(2)
     assert found.rows[2]["loss"] == pytest.approx(float(land.per_sample().mean()))
-    own = bs.llc_by_part(land, nbeta=found.settings["nbeta"], gamma=found.settings["gamma"], progress=False, **QUICK)
-    assert found.rows[2]["parts"]["layer 0 head 1"]["llc"] == own["layer 0 head 1"].value
+    assert found.rows[2]["parts"]["layer 0 head 1"]["llc"] == land.restrict("layer 0 head 1").dimension / 2
+    assert found.settings["nbeta"] == pytest.approx(land.n / math.log(land.n))
     assert set(found.rows[0]["heads"]) == set(found.parts)
     assert all(math.isfinite(row["in_context_score"]) for row in found.rows)
     assert found.missing == {}
@@ -71,6 +78,17 @@ def test_a_folder_of_weights(folder):
     table = found.to_dataframe()
     assert len(table) == 3 * 5
     assert set(table["part"]) == {"", *found.parts}
+
+
+@pytest.mark.slow
+def test_parts_are_measured_at_the_common_resolution(folder):
+    land = series_of(folder, model=build(), data=tokens()).load(2)
+    found = bs.develop([land], parts=("head",), **QUICK, progress=False)
+    at = {name: found.settings[name] for name in ("nbeta", "gamma", "rtol", "budget", "seed")}
+    own = bs.llc_by_part(land, "head", **at, **QUICK, progress=False)
+    assert {name: row["llc"] for name, row in found.rows[0]["parts"].items()} == {
+        name: estimate.value for name, estimate in own.items()
+    }
 
 
 def test_all_formats(folder, tmp_path, without_sampling):
