@@ -10,6 +10,7 @@ from torch import nn
 import basinscope as bs
 from basinscope.training import train
 from basinscope.zoo import data, models
+from basinscope.zoo.data.text import ALPHABET
 
 NETWORKS = ("mlp", "cnn", "transformer")
 
@@ -28,7 +29,8 @@ def landscape(network: str, images: str, samples: int, epochs: int, seed: int) -
     if network == "transformer":
         samples = math.ceil(samples / 2)
         text = data.characters(samples, length=16, test=2)
-        return _trained(models.transformer(text.classes, 16, layers=2, width=16, heads=2), text.train, epochs, seed)
+        net = models.transformer(len(ALPHABET), 16, layers=2, width=16, heads=2)
+        return _trained(net, text.train, epochs, seed)
     found = data.load(images, view="7x7", train=samples, test=10)
     if network == "mlp":
         return _trained(nn.Sequential(nn.Flatten(), models.ffnn([49, 40, 30, 20, 10])), found.train, epochs, seed)

@@ -52,7 +52,7 @@ def at_kgon(name: str, each: int) -> bs.Landscape:
     def loss() -> Tensor:
         descent.zero_grad()
         value = squared(torch.relu(x @ weights.T @ weights + bias), x).mean()
-        value.backward()  # type: ignore[no-untyped-call]
+        value.backward()
         return value
 
     descent.step(loss)

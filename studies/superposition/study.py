@@ -90,7 +90,7 @@ class SuperpositionStudy(Study):
 
     def jobs(self, settings: SuperpositionSettings) -> Iterator[Point | Training]:
         s = settings
-        shared = {"each": s.each, "nbeta": s.nbeta, "gamma": s.gamma, "chain_seed": s.seed}
+        shared: dict[str, Any] = {"each": s.each, "nbeta": s.nbeta, "gamma": s.gamma, "chain_seed": s.seed}
         for kgon in s.kgons:
             yield Point(kgon=kgon, budget=s.budget[0], **shared)
         when = moments(10, s.steps, s.checkpoints)

@@ -53,9 +53,10 @@ def _hooked(land: Landscape, tokens: Tensor) -> list[Tensor]:
         if isinstance(module, nn.MultiheadAttention):
             handles.append(module.register_forward_pre_hook(_asks_for_weights, with_kwargs=True))
             handles.append(module.register_forward_hook(lambda _module, _given, output: seen.append(output[1])))
-        elif isinstance(getattr(module, "project", None), nn.Linear) and isinstance(getattr(module, "heads", 0), int):
-            take = _from_projection(int(module.heads), seen)
-            handles.append(module.project.register_forward_hook(take))
+            continue
+        project, heads = getattr(module, "project", None), getattr(module, "heads", None)
+        if isinstance(project, nn.Linear) and isinstance(heads, int):
+            handles.append(project.register_forward_hook(_from_projection(heads, seen)))
     try:
         land.outputs(land.parameters, tokens)
     finally:

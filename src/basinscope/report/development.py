@@ -199,7 +199,8 @@ def develop(
     del last
     how: dict[str, Any] = {"rtol": 0.05, "budget": 10.0, "seed": 0, **settings, "nbeta": at.nbeta, "gamma": at.gamma}
     folder = None if keep is None else Path(keep)
-    rows, outputs, missing = [], [], {}
+    rows, outputs = [], []
+    missing: dict[str, str] = {}
     with tracked(f"{len(series)} checkpoints", progress) as report:
         for place in range(len(series)):
             report(place / len(series), series.names[place])
@@ -246,7 +247,8 @@ def measured_of(
     land: Landscape, name: str, step: int, how: Mapping[str, Any], kinds: Sequence[str]
 ) -> tuple[dict[str, Any], dict[str, str]]:
     """The row of one checkpoint, and what it could not have."""
-    losses, missing = land.per_sample(), {}
+    losses = land.per_sample()
+    missing: dict[str, str] = {}
     row: dict[str, Any] = {
         "checkpoint": name, "step": step, "loss": float(losses.mean()),
         "loss_stderr": float(losses.std()) / math.sqrt(land.n) if land.n > 1 else math.nan,

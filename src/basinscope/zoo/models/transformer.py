@@ -12,8 +12,9 @@ from ...errors import InputError
 
 
 def transformer(
-    vocabulary: int, context: int, *, layers: int = 2, width: int = 64, heads: int = 4, predict: str = "next"
-) -> Transformer:
+    vocabulary: int, context: int, *, layers: int = 2, width: int = 64, heads: int = 4, predict: str = "next",
+    feedforward: bool = True,
+) -> Transformer:  # fmt: skip
     """A decoder-only transformer: token and position embeddings, pre-normalized blocks, a linear read-out.
 
     Args:
@@ -23,6 +24,7 @@ def transformer(
         width: length of the residual stream, a multiple of `heads`.
         heads: attention heads.
         predict: `next` gives scores at every position, (m, T, vocabulary); `last` at the last one, (m, vocabulary).
+        feedforward: whether blocks have their feedforward part; without it they are attention alone.
 
     Examples:
         >>> net = transformer(28, 16, layers=1, width=8, heads=2)
@@ -41,18 +43,20 @@ def transformer(
         width,
         heads,
         predict == "last",
+        feedforward,
     )
 
 
 class Transformer(nn.Module):
     """A decoder-only transformer; the function `transformer` makes one and documents its arguments."""
 
-    def __init__(self, vocabulary: int, context: int, layers: int, width: int, heads: int, last: bool) -> None:
+    def __init__(self, vocabulary: int, context: int, layers: int, width: int, heads: int, last: bool,
+                 feedforward: bool = True) -> None:  # fmt: skip
         super().__init__()
         self.context, self.last = context, last
         self.tokens = nn.Embedding(vocabulary, width)
         self.positions = nn.Parameter(0.02 * torch.randn(context, width))
-        self.blocks = nn.ModuleList(TransformerBlock(context, width, heads) for _ in range(layers))
+        self.blocks = nn.ModuleList(TransformerBlock(context, width, heads, feedforward) for _ in range(layers))
         self.norm = nn.LayerNorm(width)
         self.readout = nn.Linear(width, vocabulary, bias=False)
         with torch.no_grad():
@@ -71,18 +75,21 @@ class Transformer(nn.Module):
 
 
 class TransformerBlock(nn.Module):
-    """Causal self-attention, then a feedforward part, each added to the residual stream."""
+    """Causal self-attention, then a feedforward part if there is one, each added to the residual stream."""
 
-    def __init__(self, context: int, width: int, heads: int) -> None:
+    def __init__(self, context: int, width: int, heads: int, feedforward: bool = True) -> None:
         super().__init__()
         self.attention_norm = nn.LayerNorm(width)
         self.attention = Attention(context, width, heads)
+        self.feedforward: nn.Sequential | None = None
+        if not feedforward:
+            return
         self.norm = nn.LayerNorm(width)
         self.feedforward = nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width))
 
     def forward(self, stream: Tensor) -> Tensor:
         stream = stream + self.attention(self.attention_norm(stream))
-        return stream + self.feedforward(self.norm(stream))
+        return stream if self.feedforward is None else stream + self.feedforward(self.norm(stream))
 
 
 class Attention(nn.Module):

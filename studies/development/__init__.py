@@ -1,0 +1,1 @@
+"""Transformers growing up: on text, and on linear regression in context."""

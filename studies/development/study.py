@@ -1,0 +1,184 @@
+"""λ̂ through the training of small transformers, with everything else that changes, and the stages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from basinscope.runs.results import Results
+from basinscope.runs.scratch import Scratch
+from basinscope.runs.study import Job, Result, Settings, Study
+
+from .growing import budget, developed, digest, moments, trained
+from .tasks import regression_task, text_task
+
+
+class DevelopmentSettings(Settings):
+    """Settings of the study.
+
+    Attributes:
+        tasks: `text`, `regression`.
+        seeds: of each.
+        checkpoints: of a training, at equal ratios of steps.
+        text_steps, regression_steps: of the trainings.
+        batch, rate: of Adam.
+        megabytes: of text.
+        vocabulary, context, width, heads: of the transformer that reads text: two layers of attention alone.
+        sequences: of text on which everything is measured, and of the regression.
+        regression_tasks: sequences to train on, each with a w of its own.
+        dimension, examples: of the regression.
+        regression_layers, regression_width, regression_heads: of its transformer.
+        parts: kinds of parts with a λ̂ of their own.
+        gamma: 0 for d/‖w*‖² of the last checkpoint.
+        draws: of each chain, 0 for what the budget affords.
+        budget: nominal seconds of the network, and of all parts of a kind, at a checkpoint.
+        rtol: wanted standard error of each λ̂.
+    """
+
+    tasks: tuple[str, ...] = ("text", "regression")
+    seeds: tuple[int, ...] = (0, 1)
+    checkpoints: int = 44
+    text_steps: int = 50_000
+    regression_steps: int = 100_000
+    batch: int = 64
+    rate: float = 1e-3
+    megabytes: float = 25.0
+    vocabulary: int = 5000
+    context: int = 256
+    width: int = 256
+    heads: int = 8
+    sequences: tuple[int, int] = (512, 4096)
+    regression_tasks: int = 262_144
+    dimension: int = 4
+    examples: int = 8
+    regression_layers: int = 2
+    regression_width: int = 64
+    regression_heads: int = 4
+    parts: tuple[str, ...] = ("layer", "head")
+    budget: float = 8.0
+    rtol: float = 0.05
+
+
+class OnText(Job):
+    """A transformer that learns real text."""
+
+    seed: int
+    moments: tuple[int, ...]
+    batch: int
+    rate: float
+    megabytes: float
+    vocabulary: int
+    context: int
+    width: int
+    heads: int
+    sequences: int
+    parts: tuple[str, ...]
+    budget: float
+    rtol: float
+    task: Literal["text"] = "text"
+
+
+class OnRegression(Job):
+    """A transformer that learns linear regression in context."""
+
+    seed: int
+    moments: tuple[int, ...]
+    batch: int
+    rate: float
+    tasks: int
+    dimension: int
+    examples: int
+    layers: int
+    width: int
+    heads: int
+    sequences: int
+    parts: tuple[str, ...]
+    budget: float
+    rtol: float
+    task: Literal["regression"] = "regression"
+
+
+class DevelopmentStudy(Study):
+    """Transformers growing up."""
+
+    name = "development"
+    title = "Transformers growing up: λ̂ through training on text and on regression in context"
+    Settings = DevelopmentSettings
+    Job = OnText | OnRegression
+    stops_in_time = True
+    gpus = 1.0
+    scales: Mapping[str, Mapping[str, Any]] = {
+        "smoke": {
+            "seeds": [0], "checkpoints": 3, "text_steps": 20, "regression_steps": 20, "batch": 8, "megabytes": 0.05,
+            "vocabulary": 256, "context": 16, "width": 8, "heads": 2, "sequences": [16, 32], "regression_tasks": 64,
+            "dimension": 2, "examples": 8, "regression_width": 8, "regression_heads": 2, "parts": [], "budget": 0.2,
+            "rtol": 0.5,
+        },
+        "small": {
+            "text_steps": 20_000, "regression_steps": 20_000, "batch": 32, "megabytes": 3.4, "vocabulary": 512,
+            "context": 64, "width": 64, "heads": 4, "sequences": [128, 512], "regression_tasks": 32_768,
+            "regression_width": 32, "regression_heads": 2, "parts": [], "budget": 2.0, "rtol": 0.1,
+        },
+        "paper": {},
+    }  # fmt: skip
+
+    def jobs(self, settings: DevelopmentSettings) -> Iterator[OnText | OnRegression]:
+        s = settings
+        shared: dict[str, Any] = {
+            "batch": s.batch,
+            "rate": s.rate,
+            "parts": s.parts,
+            "budget": s.budget,
+            "rtol": s.rtol,
+        }
+        for seed in s.seeds:
+            if "text" in s.tasks:
+                yield OnText(
+                    seed=seed, moments=moments(s.text_steps, s.checkpoints), megabytes=s.megabytes,
+                    vocabulary=s.vocabulary, context=s.context, width=s.width, heads=s.heads,
+                    sequences=s.sequences[0], **shared,
+                )  # fmt: skip
+            if "regression" in s.tasks:
+                yield OnRegression(
+                    seed=seed, moments=moments(s.regression_steps, s.checkpoints), tasks=s.regression_tasks,
+                    dimension=s.dimension, examples=s.examples, layers=s.regression_layers,
+                    width=s.regression_width, heads=s.regression_heads, sequences=s.sequences[1], **shared,
+                )  # fmt: skip
+
+    def run(self, job: OnText | OnRegression, scratch: Scratch) -> Result:
+        if isinstance(job, OnText):
+            task = text_task(
+                job.seed, megabytes=job.megabytes, vocabulary=job.vocabulary, context=job.context, width=job.width,
+                heads=job.heads,
+            )  # fmt: skip
+        else:
+            task = regression_task(
+                job.seed, tasks=job.tasks, dimension=job.dimension, examples=job.examples, layers=job.layers,
+                width=job.width, heads=job.heads,
+            )  # fmt: skip
+        data = digest(task)
+        folder = trained(task, job.moments, job.rate, job.batch, job.seed, scratch)
+        how: dict[str, Any] = {"budget": budget(job.budget), "rtol": job.rtol, "seed": 0}
+        found = developed(task, folder, job.sequences, job.parts, how, scratch)
+        rows = found.to_dataframe().to_dict("records")
+        shared: dict[str, Any] = {
+            "data": data,
+            **{f"share{axis + 1}": share for axis, share in enumerate(found.shares)},
+        }
+        ends = [
+            {"curve": name, "end": each.at, "end_low": each.low, "end_high": each.high, "support": each.support}
+            for name, own in found.boundaries.items()
+            for each in own
+        ]
+        return Result([{"kind": "checkpoint", **shared, **row} for row in rows]
+                      + [{"kind": "stage", **shared, **row} for row in ends])  # fmt: skip
+
+    def report(self, results: Results, folder: Path) -> Sequence[Path]:
+        """`checkpoints.csv`, `stages.csv`, a figure for each task and `README.md`."""
+        from .report import write
+
+        return write(results.table, results.provenance(), folder)
+
+
+STUDY = DevelopmentStudy()
