@@ -40,7 +40,8 @@ def soaked(act: Callable[[int], None], number: int, process: str = "self") -> li
 
 
 def measured(number: int) -> list[float]:
-    """Whole measurements of small networks, each anew: landscape, λ̂, curvature, criteria, and the report as a page."""
+    """Measurements of small networks, each of another landscape: λ̂, WAIC, soft rank and trace in turn, and every tenth
+    time all there is, with the report as a page."""
     torch.set_num_threads(1)
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(60, 4, generator=generator)
@@ -51,12 +52,24 @@ def measured(number: int) -> list[float]:
     }
     losses = list(kinds)
 
+    quiet = {"progress": False}
+    sampled = {"budget": bs.Nominal(0.02), **quiet}
+    measures: list[Callable[[bs.Landscape, int], object]] = [
+        lambda land, k: bs.llc(land, seed=k, **sampled),
+        lambda land, k: bs.waic(land, seed=k, **sampled),
+        lambda land, k: bs.soft_rank(land, weight_decay=0.1, **quiet),
+        lambda land, k: bs.trace(land, **quiet),
+    ]
+
     def measure(k: int) -> None:
         torch.manual_seed(k)
         net = nn.Sequential(nn.Linear(4, 3), nn.Tanh(), nn.Linear(3, 2))
         loss = losses[k % len(losses)]
         land = bs.Landscape(net, loss, (x, kinds[loss]))
-        bs.measure(land, seed=k, budget=bs.Nominal(0.02), progress=False).to_html()
+        if k % 10:
+            measures[k % len(measures)](land, k)
+        else:
+            bs.measure(land, seed=k, **sampled).to_html()
 
     return soaked(measure, number)
 
