@@ -6,6 +6,7 @@ known, and a later call goes on from there.
 
     python benchmarks/under_attack.py                    all parts; writes results/hostile.md
     python benchmarks/under_attack.py --only faults      one part: cases, faults, soak
+    python benchmarks/under_attack.py --only cases --table files    tables and fuzzers whose name contains the text
     python benchmarks/under_attack.py --anew             forget what earlier calls found
     python benchmarks/under_attack.py --report           only write the page again
 
@@ -384,6 +385,9 @@ def main() -> int:
     """Run what is missing, and write the page; 0 if nothing went wrong."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", choices=PARTS)
+    parser.add_argument(
+        "--table", metavar="TEXT", default="", help="of the cases, only tables whose name contains TEXT"
+    )
     parser.add_argument("--anew", action="store_true", help="forget what earlier calls found")
     parser.add_argument("--report", action="store_true", help="write the page from the rows there are")
     options = parser.parse_args()
@@ -397,7 +401,7 @@ def main() -> int:
     if "cases" in parts:
         known = {row.name for row in ledger.read(files["cases"], Table)}
         for name, _ in tables():
-            if name not in known:
+            if name not in known and options.table in name:
                 row = counted(name)
                 ledger.add(files["cases"], row)
                 print(asdict(row), flush=True)
