@@ -196,6 +196,10 @@ def stiff(condition: float) -> Energy:
     return lambda w: 0.5 * (condition * w[0] ** 2 + w[1] ** 2)
 
 
+def stiff_at(w: float) -> Energy:
+    return lambda v: 0.5 * (1e12 * (v[0] - w) ** 2 + (v[1] - w) ** 2)
+
+
 def rotated(condition: float) -> Energy:
     return lambda w: 0.25 * (condition * (w[0] + w[1]) ** 2 + (w[0] - w[1]) ** 2)
 
@@ -211,6 +215,7 @@ CASES = [
     *(known(f"condition {c:g}, {dtype}", stiff(c), [0.0, 0.0], exact=spectrum([c, 1]), dtype=dtype) for c in (1e6, 1e12) for dtype in (torch.float32, torch.float64)),
     *(known(f"condition {c:g}, rotated, {dtype}", rotated(c), [0.0, 0.0], exact=spectrum([c, 1]), dtype=dtype, slow=c > 1e6) for c in (1e6, 1e12) for dtype in (torch.float32, torch.float64)),
     known("condition 1e12 away from the origin, float32", lambda w: 0.5 * (1e12 * (w[0] - 1) ** 2 + (w[1] - 1) ** 2), [1.0, 1.0], exact=spectrum([1e12, 1]), dtype=torch.float32),
+    *(known(f"condition 1e12 at {w:g}, float32, nothing else set", stiff_at(w), [w, w], exact=spectrum([1e12, 1]), dtype=torch.float32, chains=None, draws=None) for w in (0.0, 1.0)),
     known("one steep direction of twenty", lambda w: 0.5 * 1e6 * w[0] ** 2 + 0 * w.sum(0), [0.0] * 20, exact=spectrum([1e6] + [0] * 19)),
     known("curvatures from 1e-6 to 1e6", lambda w: 0.5 * ((10.0 ** torch.arange(-6, 7, dtype=w.dtype)) * w**2).sum(), [0.0] * 13, exact=spectrum([10.0**k for k in range(-6, 7)])),
     *(known(f"n = {n}", lambda w: 0.5 * w[0] ** 2, [0.0], exact=spectrum([1.0]), n=n) for n in (3, 4, 5)),

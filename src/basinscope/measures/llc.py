@@ -134,9 +134,12 @@ def _diagnostics(sampler: Sampler, outcome: Outcome) -> dict[str, Any]:
 def _curvature(curvature: Quadratic | None, outcome: Outcome) -> dict[str, Any]:
     """What curvature at w* says."""
     if curvature is None:
-        return dict.fromkeys(("largest_eigenvalue", "smallest_eigenvalue", "half_soft_rank"))
+        return dict.fromkeys(("largest_eigenvalue", "smallest_eigenvalue", "half_soft_rank", "rounding"))
+    largest = float(curvature.values[0])
+    condition = 1 + outcome.at.nbeta * max(largest, 0.0) / outcome.at.gamma
     return {
-        "largest_eigenvalue": float(curvature.values[0]),
+        "largest_eigenvalue": largest,
+        "rounding": torch.finfo(outcome.runs[0].position.dtype).eps * math.sqrt(condition),
         "smallest_eigenvalue": curvature.least,
         "half_soft_rank": curvature.basin(outcome.at) if curvature.complete else None,
     }

@@ -22,6 +22,7 @@ from .checks import (
 # Shares are of λ̂ itself, or of the basin where that is more: they judge the sampling, wherever w* is.
 MIN_ACCEPTANCE = 0.1  # accepted proposals of a Metropolis sampler
 MAX_STEP_BIAS = 0.15  # distance of the smallest step from the extrapolation to zero
+MAX_ROUNDING = 0.1  # of the posterior's width along its stiffest direction
 MAX_LOCALISER_SHARE = 0.7  # −∂log λ̂/∂log γ, which is 1 in a basin without curvature
 
 _METROPOLIS = ("hmc", "mala")  # samplers that reject, and so have no step-size bias
@@ -64,6 +65,8 @@ def _checks(value: float, stderr: float, facts: Mapping[str, Any]) -> Iterator[C
     if facts.get("virial") is not None:
         yield check_virial(Balance(facts["virial"], facts["virial_stderr"]))
     yield _step_bias(facts["sampler"], facts.get("slope"))
+    if facts.get("rounding") is not None:
+        yield _rounding(facts["rounding"])
     if value > 0 and facts.get("gamma_slope") is not None and facts.get("largest_eigenvalue") is not None:
         yield _localiser(facts, value)
     if facts.get("gamma_asked") is not None:
@@ -117,6 +120,16 @@ def _step_bias(sampler: str, slope: float | None) -> Check:
     return Check(
         name, f"{abs(slope):.1%} of λ̂", wanted, abs(slope) <= MAX_STEP_BIAS, "raise batch_size or budget",
         reason=f"step-size bias: the smallest step is {slope:.0%} off the extrapolation",
+    )  # fmt: skip
+
+
+def _rounding(share: float) -> Check:
+    """Displacements as wide as the flattest direction are rounded to steps, which the stiffest one may be too narrow
+    for: ε √((nβσ₁ + γ)/γ) of its width."""
+    return Check(
+        "rounding of displacements", f"{share:.2g} of the stiffest direction's width", f"at most {MAX_ROUNDING:g}",
+        share <= MAX_ROUNDING, "convert model and data to float64",
+        reason=f"imprecise: steps of {share:.2g} of the posterior's width are lost in its stiffest direction",
     )  # fmt: skip
 
 
