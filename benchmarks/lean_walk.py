@@ -6,10 +6,11 @@
     python benchmarks/lean_walk.py rounding               δ in bfloat16 with stochastic rounding, on quadratics
     python benchmarks/lean_walk.py hmc                    against HMC on a transformer, over seeds
     python benchmarks/lean_walk.py linear                 against exact λ of deep linear networks
+    python benchmarks/lean_walk.py heads                  all heads of a 4-layer, 8-head model in two ways
     python benchmarks/lean_walk.py budget                 bs.llc(budget=30) of a GPT-2 of 0.1 M parameters, on the CPU
     python benchmarks/lean_walk.py trained                a GPT-2 of 124 M parameters, trained on text, over seeds
 
-Rows are printed as they are known, and added to the file that `--out` names, one JSON object a line.
+On a machine that does other things beside, `--own-time` counts budgets in seconds of the processor. Rows are printed as they are known, and added to the file that `--out` names, one JSON object a line.
 """
 
 from __future__ import annotations
@@ -24,13 +25,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from lean import draws, truth
+from clocks import one_thread
+from lean import draws, heads, truth
 from lean.shapes import SHAPES, language_model, trained
 from lean.text import as_bytes, as_words
 
 import basinscope as bs
-
-PARTS = ("draws", "rounding", "hmc", "linear", "budget", "trained")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -38,9 +38,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     device = torch.device(options.device or ("cuda" if torch.cuda.is_available() else "cpu"))
     if device.type == "cpu":
-        torch.set_num_threads(1)
-    for row in {"draws": _draws, "rounding": _rounding, "hmc": _hmc, "linear": _linear, "budget": _budget,
-                "trained": _trained}[options.part](options, device):  # fmt: skip
+        one_thread(options.own_time)
+    for row in _PARTS[options.part](options, device):
         line = json.dumps({"part": options.part, **row, "on": _machine(device)}, default=float)
         print(line, flush=True)
         if options.out:
@@ -68,6 +67,13 @@ def _hmc(options: argparse.Namespace, device: torch.device) -> Iterator[dict[str
 
 def _linear(options: argparse.Namespace, device: torch.device) -> Iterator[dict[str, Any]]:
     return truth.against_theorems(options.width, options.layers, options.seeds, options.budget, device)
+
+
+def _heads(options: argparse.Namespace, device: torch.device) -> Iterator[dict[str, Any]]:
+    return heads.compared(
+        options.width, options.layers, 8, options.sequences, 32, options.budget, options.some, device, options.text,
+        options.train,
+    )  # fmt: skip
 
 
 def _budget(options: argparse.Namespace, device: torch.device) -> Iterator[dict[str, Any]]:
@@ -110,11 +116,20 @@ def _machine(device: torch.device) -> str:
     return f"{name}, torch {torch.__version__}"
 
 
+_PARTS = {
+    "draws": _draws, "rounding": _rounding, "hmc": _hmc, "linear": _linear, "heads": _heads, "budget": _budget,
+    "trained": _trained,
+}  # fmt: skip
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("part", choices=PARTS)
+    parser.add_argument("part", choices=list(_PARTS))
     parser.add_argument("--out", type=Path, help="file of JSON lines to add to")
     parser.add_argument("--device", help="cpu or cuda")
+    parser.add_argument(
+        "--own-time", action="store_true", help="budgets in seconds of the processor, where it is shared"
+    )
     parser.add_argument("--shape", choices=list(SHAPES), default="gpt2")
     parser.add_argument("--batch", type=int, nargs="+", default=[16, 64], help="sequences of a batch")
     parser.add_argument("--length", type=int, default=256, help="tokens of a sequence")
@@ -127,6 +142,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--budget", type=float, default=60.0, help="seconds of a run")
     parser.add_argument("--train", type=float, default=20.0, help="seconds of training")
+    parser.add_argument("--some", type=int, default=4, help="heads that are measured one by one")
     parser.add_argument("--characters", type=int, default=60_000_000, help="of text to train on")
     parser.add_argument("--text", type=Path, help="folder of text files; the installed packages unless given")
     return parser

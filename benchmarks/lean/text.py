@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sysconfig
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,20 +10,27 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+_SHORTEST = 200  # bytes of a file that is read
 _ENDINGS = (".py", ".pyi", ".rst", ".md", ".txt", ".h", ".c", ".cpp")
 
 
 def passages(most: int, folder: Path | None = None) -> Iterator[str]:
     """Texts of files below a folder, the installed packages unless given, in the order of their names."""
-    root = folder or Path(sysconfig.get_paths()["purelib"])
     read = 0
-    for path in sorted(root.rglob("*")):
+    for path in _files(folder or Path(sysconfig.get_paths()["purelib"])):
         if read >= most:
             return
-        if path.suffix in _ENDINGS and path.is_file() and path.stat().st_size > 200:
+        if path.suffix in _ENDINGS and path.stat().st_size > _SHORTEST:
             text = path.read_text(encoding="utf-8", errors="ignore")[: most - read]
             read += len(text)
             yield text
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    """The files below a folder, in the order of their names."""
+    for root, folders, files in os.walk(folder):
+        folders.sort()
+        yield from (Path(root, name) for name in sorted(files))
 
 
 def as_bytes(most: int, folder: Path | None = None) -> Tensor:

@@ -31,7 +31,7 @@ def against_hmc(
     torch.manual_seed(0)
     net = bs.zoo.models.transformer(256, length, layers=layers, width=width, heads=4).to(device)
     ids = as_bytes(sequences * length, text).view(sequences, length)
-    _fit(net, ids.to(device), train)
+    fitted(net, ids.to(device), train)
     land = bs.LanguageModel(net, ids)
     first = bs.llc(land, budget=budget, seed=100, progress=False)
     nbeta, gamma = first.diagnostics["nbeta"], 2 * first.diagnostics["gamma"]
@@ -47,7 +47,7 @@ def against_hmc(
         yield row(est, began, own) | {"case": f"transformer {land.dimension:,}", "sampler": sampler, "seed": seed}
 
 
-def _fit(net: torch.nn.Module, ids: torch.Tensor, seconds: float) -> None:
+def fitted(net: torch.nn.Module, ids: torch.Tensor, seconds: float) -> None:
     """Train on all sequences, by seconds of the processor, with steps that fade."""
     began = time.process_time() if ids.device.type == "cpu" else time.monotonic()
     clock = time.process_time if ids.device.type == "cpu" else time.monotonic

@@ -117,6 +117,35 @@ def test_layers_that_recompute_their_activations():
     assert again.value == pytest.approx(plain.value, rel=1e-4)
 
 
+@pytest.mark.slow
+def test_ways_to_keep_the_displacement_and_to_precondition():
+    net, ids = made("GPT-2"), tokens(40)
+    plain = bs.llc(bs.LanguageModel(net, ids), gamma=50.0, **SHORT)
+    apart = bs.llc(bs.LanguageModel(net, ids, delta="float32"), gamma=50.0, **SHORT)
+    assert apart.value == pytest.approx(plain.value, rel=1e-3)
+    low = made("GPT-2").bfloat16()
+    before = snapshot(low)
+    for delta, held in ((None, 2 + 2 + 4), ("bfloat16", 2 + 2 + 2)):
+        est = bs.llc(bs.LanguageModel(low, ids, delta=delta), gamma=50.0, **SHORT)
+        assert np.isfinite(est.value)
+        assert est.diagnostics["bytes_per_parameter"] == pytest.approx(held + 4)  # momenta, or gradients
+        assert unchanged(low, before)
+    optimizer = torch.optim.Adam(net.parameters(), lr=1e-4)
+    with pytest.raises(bs.InputError, match="keeps no second moment"):
+        bs.llc(bs.LanguageModel(net, ids, optimizer=optimizer), **SHORT)
+    net(input_ids=ids, labels=ids).loss.backward()
+    slopes = {name: each.grad.square().mean().item() for name, each in net.named_parameters()}
+    optimizer.step()
+    land = bs.LanguageModel(net, ids, optimizer=optimizer)
+    for name, root in land.moments().items():
+        assert root**2 == pytest.approx(1e-3 * slopes[name], rel=1e-4)  # 1 − β₂ of Adam
+    assert land.restrict("layer 1 head 2").moments().keys() == land.restrict("layer 1 head 2").parameters.keys()
+    est = bs.llc(land, gamma=50.0, **SHORT)
+    assert min(est.diagnostics["scales"].values()) < 1
+    with pytest.raises(bs.InputError, match="delta must be one of"):
+        bs.LanguageModel(net, ids, delta="int8")
+
+
 def test_losses_of_pieces_of_the_positions(monkeypatch):
     scores = torch.randn(3, 7, VOCABULARY, requires_grad=True)
     target = torch.randint(VOCABULARY, (3, 7))

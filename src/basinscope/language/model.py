@@ -26,6 +26,8 @@ from .sequences import Sequences, read_sequences
 from .units import checked_unit, nbeta_in
 
 _COUNTED = 64  # sequences whose tokens are counted
+DELTAS = (None, "float32", "bfloat16")  # how δ = w − w* may be kept; None: by the weights themselves
+_MOMENTS = ("exp_avg_sq", "square_avg")  # of Adam and its kin, of RMSprop
 
 
 class Leaf(NamedTuple):
@@ -61,6 +63,10 @@ class LanguageModel:
         sequences: how many of the data to use; streams need it.
         units: what nβ and n count, `sequence` or `token`.
         autocast: type for `torch.autocast`, such as `torch.bfloat16`; the weights stay as they are.
+        delta: how chains keep δ = w − w*: None by the weights themselves, of modules in 16 bits beside them in float32;
+            `bfloat16` in 2 bytes a parameter with stochastic rounding, which is right on average.
+        optimizer: that trained the model, such as Adam. Chains are preconditioned by its second moments, a number for
+            each tensor, instead of by the curvature that a product with the Hessian shows.
         revision, subfolder: of a model by name, as for `Landscape.from_pretrained`.
 
     Examples:
@@ -83,6 +89,8 @@ class LanguageModel:
         sequences: int | None = None,
         units: str = "sequence",
         autocast: torch.dtype | None = None,
+        delta: str | None = None,
+        optimizer: torch.optim.Optimizer | None = None,
         revision: str | None = None,
         subfolder: str = "",
     ) -> None:
@@ -99,6 +107,10 @@ class LanguageModel:
         self._fixed: Parameters = {}
         self.units = checked_unit(units)
         self.autocast = autocast
+        if delta not in DELTAS:
+            raise InputError(f"delta must be one of {', '.join(map(repr, DELTAS))}, got {delta!r}")
+        self.delta = delta
+        self._optimizer = optimizer
         self.data: Sequences = read_sequences(data, length, sequences)
         first = self.take_first(min(self.data.n, _COUNTED))
         self.tokens_per_sequence = float((first.target != IGNORED_LABEL).sum()) / first.n
@@ -207,6 +219,22 @@ class LanguageModel:
                 f"to take — cut them to one length"
             )
         return self._call(inputs["input_ids"])
+
+    def moments(self) -> dict[str, float] | None:
+        """The root mean square of the gradients of each free tensor, as the optimizer keeps it; None without one."""
+        if self._optimizer is None:
+            return None
+        roots = {}
+        for name, leaf in self.leaves().items():
+            state = self._optimizer.state.get(leaf.tensor, {})
+            found = next((state[key] for key in _MOMENTS if key in state), None)
+            if found is None:
+                raise InputError(
+                    f"the optimizer keeps no second moment of '{name}': expected one such as Adam or RMSprop that has "
+                    f"trained this very module — or leave optimizer out"
+                )
+            roots[name] = float(leaf._replace(tensor=found).value().mean(dtype=torch.float64)) ** 0.5
+        return roots
 
     # ------------------------------------------------------------------ data
 

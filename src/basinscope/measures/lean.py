@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -37,6 +38,8 @@ def lean_llc(
 ) -> LearningCoefficient:
     """λ̂ from chains that walk on the network's own weights, one after another."""
     nbeta, gamma, chosen = checked(settings)
+    if isinstance(land, LanguageModel):
+        options = replace(options, delta=land.delta, moments=land.moments())
     at = Resolution(_nbeta(land, nbeta), gamma or usual_gamma(land))
     return estimate_of(land, walked(land, chosen, at, report, options), chosen.rtol, gamma is not None)
 

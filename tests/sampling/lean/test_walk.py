@@ -74,6 +74,22 @@ def test_the_same_seed_gives_the_same_chain_and_weights_come_back() -> None:
     assert torch.equal(torch.cat([leaf.detach() for leaf in subject.leaves.values()]), star)
 
 
+@pytest.mark.parametrize("delta", [None, "float32", "bfloat16"])
+def test_a_look_at_the_minimum_moves_nothing(delta: str | None) -> None:
+    star = torch.linspace(-1, 1, 10)
+    subject = Quadratic(star, torch.ones(10))
+    weights = Weights(subject.leaves, delta)
+    weights.begin(Step(0.2, 1.0, (1.0, 1.0)), CounterNoise(0, 0))
+    for number in range(2):
+        weights.move(number, torch.zeros(5), Step(0.2, 1.0, (1.0, 1.0)), CounterNoise(0, 0), 0)
+    here, away = subject.leaves["a"].detach().clone(), weights.displacement(0).clone()
+    for _ in range(2):
+        with weights.at_star():
+            assert torch.equal(subject.leaves["a"].detach(), star[:5])
+        assert torch.equal(subject.leaves["a"].detach(), here)
+        assert torch.equal(weights.displacement(0), away)
+
+
 def test_an_exchange_that_is_cut_short_loses_nothing() -> None:
     star = torch.linspace(-1, 1, 10)
     subject = Quadratic(star, torch.ones(10))

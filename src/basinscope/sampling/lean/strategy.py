@@ -54,13 +54,13 @@ class Options:
 
     Attributes:
         delta: how δ is kept, see `Weights`.
-        scales: P of each tensor by name, such as roots of an optimizer's moments made into steps.
+        moments: root mean squares of the tensors' gradients by name, as an optimizer keeps them: P follows.
         drop: whether to look for ŵ by a chain without heat.
         momentum: whether chains may have momentum, for 4 bytes a parameter more.
     """
 
     delta: str | None = None
-    scales: dict[str, float] | None = None
+    moments: dict[str, float] | None = None
     drop: bool = True
     momentum: bool | None = None
 
@@ -223,8 +223,8 @@ class _Strategy:
             self.clock.spend(cost)
 
     def _scales(self, batch: Samples) -> list[float]:
-        if self.options.scales is not None:
-            return [self.options.scales[name] for name in self.weights.names]
+        if self.options.moments is not None:
+            return scales_of([self.options.moments[name] for name in self.weights.names], self.weights.sizes)
         rows = equilibration(self.walk, batch, self._random(0))
         return scales_of(rows, self.weights.sizes)
 

@@ -11,11 +11,10 @@ import torch
 from torch import Tensor
 
 from ...errors import InputError
+from ...language.model import DELTAS
 from ...parts import Piece
 from .noise import CounterNoise, stochastically_rounded
 from .team import Team, team_of
-
-DELTAS = (None, "float32", "bfloat16")  # how δ = w − w* may be kept; None: by the weights themselves
 
 
 @dataclass(frozen=True)
@@ -223,7 +222,7 @@ class Weights:
         for number, (here, star) in enumerate(zip(self._here, self._star, strict=True)):
             if self._away is not None:
                 self._at_star[number] = False
-                here.copy_(self._away[number].to(work(here)).add_(star))
+                here.copy_(self._away[number].to(work(here)) + star)
             else:
                 copy = star.clone()
                 star.copy_(here)
