@@ -1,4 +1,4 @@
-"""What the lean walk must show, part by part; each takes less than ten minutes on an H200.
+"""What the lean walk must show, part by part.
 
     python benchmarks/lean_walk.py draws                  draws of GPT-2's shape beside the bare loop, on a GPU
     python benchmarks/lean_walk.py draws --shape pythia-1.4b --batch 16 --length 256
@@ -10,7 +10,8 @@
     python benchmarks/lean_walk.py budget                 bs.llc(budget=30) of a GPT-2 of 0.1 M parameters, on the CPU
     python benchmarks/lean_walk.py trained                a GPT-2 of 124 M parameters, trained on text, over seeds
 
-On a machine that does other things beside, `--own-time` counts budgets in seconds of the processor. Rows are printed as they are known, and added to the file that `--out` names, one JSON object a line.
+On a machine that does other things beside, `--own-time` counts budgets in seconds of the processor. Rows are printed as
+they are known, and added to the file that `--out` names, one JSON object a line.
 """
 
 from __future__ import annotations
