@@ -1,4 +1,4 @@
-"""A small transformer on modular addition, head by head and layer by layer."""
+"""A small transformer on modular addition: λ̂ of all of it, and soft ranks layer by layer."""
 
 import torch
 
@@ -18,6 +18,7 @@ run = train(
 )
 land = bs.Landscape(run.model.eval(), "cross_entropy", addition.train)
 print(land, "loss", round(float(land.per_sample().mean()), 4))
+print(bs.llc(land, rtol=0.1, budget=3, progress=False))
 layers = sorted({name.rsplit(".", 1)[0] for name in land.parameters})
 for layer in layers:
     part = land.restrict(f"{layer}.*", layer)
