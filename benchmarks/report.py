@@ -5,7 +5,8 @@
     python benchmarks/report.py --keep FOLDER      keep what was made: reports and screenshots
 
 The newcomer clones the repository as committed, installs it into an environment of its own from the releases in
-constraints.txt, and does what the README says: the demonstration, then its section "Your own network". Exits with status 1 if a target is missed.
+constraints.txt, and does what the README says: the demonstration, then its section "Your own network". Exits with
+status 1 if a target is missed.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ for _ in range(150):
 
 land = bs.Landscape(net, "cross_entropy", (x, y))
 print(land)
-print(bs.llc(land, rtol=0.1, budget=3, progress=False))
+print(bs.llc(land, rtol=0.1, budget=10, progress=False))
 print(bs.trace(land, rtol=0.1, progress=False))
 for method in ("exact", "kfac", "diagonal"):
     print(f"{method:>9}:", bs.soft_rank(land, weight_decay=1e-2, matrix="fisher", method=method, progress=False))

@@ -18,7 +18,7 @@ run = train(
 )
 land = bs.Landscape(run.model.eval(), "cross_entropy", addition.train)
 print(land, "loss", round(float(land.per_sample().mean()), 4))
-print(bs.llc(land, rtol=0.1, budget=3, progress=False))
+print(bs.llc(land, rtol=0.1, budget=10, progress=False))
 layers = sorted({name.rsplit(".", 1)[0] for name in land.parameters})
 for layer in layers:
     part = land.restrict(f"{layer}.*", layer)
