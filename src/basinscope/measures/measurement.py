@@ -99,7 +99,7 @@ def measurement(
         half, curve = parts.timed("quadratic", lambda: _quadratic(view, diagnostics, seed))
         report(_CURVED, f"{_so_far(coefficient)}, trace")
         others["hessian_trace"] = parts.attempt(
-            "hessian_trace", lambda: trace(view, rtol=0.02, seed=seed, progress=False)
+            "hessian_trace", lambda: trace(view, rtol=0.02, per_layer=True, seed=seed, progress=False)
         )
         values = None if brief else _rest(
             source, view, coefficient, decay, budget, held_out, seed, parts, others, report

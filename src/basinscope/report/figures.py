@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from markupsafe import Markup, escape
@@ -15,6 +15,7 @@ from .words import number, with_error
 
 STYLES = ("s1", "s2", "s3", "s4", "s5", "s6")
 NAN = math.nan
+MOST_LAYERS = 24  # of which bars are drawn
 TANGENT = 3.0  # times more and less than γ to which the slope of λ̂ is drawn
 
 
@@ -117,6 +118,38 @@ def resolutions(measured: Measurement) -> Markup | None:
     text = f"γ = {number(gamma)}: λ̂ = {with_error(llc.value, llc.stderr)}"
     chart.points([(gamma, llc.value, low, high, text)], "λ̂ by sampling, 90 % interval", "s1")
     return chart.svg()
+
+
+def by_layer(measured: Measurement) -> Markup | None:
+    """The Hessian's trace by layer, a bar each, with the layer's share of it and of the parameters."""
+    trace = measured.estimates.get("hessian_trace")
+    blocks = None if trace is None else trace.diagnostics.get("per_layer")
+    if not isinstance(blocks, Mapping):
+        return None
+    sizes = {name: math.prod(shape) for name, shape in measured.subject.layers}
+    layers: dict[str, list[float]] = {}
+    for name, pair in blocks.items():
+        layer = layers.setdefault(name.rpartition(".")[0] or name, [0.0, 0.0])
+        layer[0] += real(pair[0])
+        layer[1] += sizes.get(name, 0)
+    values = [value for value, _ in layers.values()]
+    if not 2 <= len(layers) <= MOST_LAYERS or not all(map(math.isfinite, values)) or min(values) < 0 or not max(values):
+        return None
+    total, counted, high = sum(values), sum(size for _, size in layers.values()) or 1.0, max(values)
+    rows = []
+    for place, (name, (value, size)) in enumerate(layers.items()):
+        y = 14 + 24 * place
+        told = f"{number(value, 3)}, {value / total:.0%} of the trace, {size / counted:.0%} of the parameters"
+        rows.append(
+            f'<text x="196" y="{y + 5}" text-anchor="end">{escape(name[-28:])}</text>'
+            f'<rect class="reading" x="204" y="{y - 7}" width="{max(1.0, 170 * value / high):.1f}" height="14" rx="2"/>'
+            f'<text x="{212 + max(1.0, 170 * value / high):.1f}" y="{y + 5}">{escape(told)}</text>'
+        )
+    title = f"Trace of the Hessian by layer, of {len(layers)} layers"
+    return Markup(
+        f'<svg class="chart" viewBox="0 0 720 {24 * len(layers) + 8}" role="img" aria-label="{escape(title)}">'
+        f"<title>{escape(title)}</title>{''.join(rows)}</svg>"
+    )
 
 
 def spectrum(curve: SpectrumCurve) -> Markup:
