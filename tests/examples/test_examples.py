@@ -35,7 +35,8 @@ def test_every_example_is_short_and_runs(script, tmp_path, monkeypatch, capsys):
 @pytest.mark.parametrize("notebook", sorted((HOME / "notebooks").glob("*.ipynb")), ids=lambda path: path.stem)
 def test_a_notebook_shows_what_it_found_and_took_under_two_minutes(notebook):
     stored = json.loads(notebook.read_text())
-    assert stored["metadata"]["basinscope"]["processor_seconds"] < 120
+    took = stored["metadata"]["basinscope"]
+    assert took.get("processor_seconds", took["seconds"]) < 120
     code = [cell for cell in stored["cells"] if cell["cell_type"] == "code"]
     assert [cell["execution_count"] for cell in code] == list(range(1, len(code) + 1))
     assert not any(output["output_type"] == "error" for cell in code for output in cell["outputs"])

@@ -114,6 +114,17 @@ def test_a_folder_gives_curves_in_order_and_a_bad_file_a_row(subject, tmp_path):
     assert "still being written" in found.to_markdown()
 
 
+def test_all_checkpoints_of_a_folder_are_measured_at_the_localiser_of_the_last(subject, tmp_path):
+    for step, scale in enumerate((3.0, 1.0, 0.5)):
+        save_file(weights(scale), tmp_path / f"step-{step}.safetensors")
+    (tmp_path / "step-3.safetensors").write_bytes(b"cut off")
+    found = measured(subject, tmp_path)
+    (gamma,) = {point.measured.llc.diagnostics["gamma"] for point in found.points if point.measured}
+    assert gamma == pytest.approx(3 / (2 * 0.5**2))  # d/‖w*‖² of step 2
+    chosen = measure_checkpoints(subject, tmp_path, {**FAST, "gamma": 2.0}, command="", progress=False)
+    assert {point.measured.llc.diagnostics["gamma"] for point in chosen.points if point.measured} == {2.0}
+
+
 def test_a_folder_of_bad_files_alone_is_an_error(subject, tmp_path):
     for step in (1, 2):
         (tmp_path / f"{step}.safetensors").write_bytes(b"cut")

@@ -228,3 +228,54 @@ def test_measure_refuses_what_is_no_landscape():
 def test_any_value_can_be_written(value):
     assert number(value)
     assert with_error(value, value)
+
+
+def at_gamma(point, gamma):
+    llc = point.measured.llc
+    other = dataclasses.replace(llc, diagnostics={**llc.diagnostics, "gamma": gamma})
+    return dataclasses.replace(point, measured=dataclasses.replace(point.measured, llc=other))
+
+
+def test_the_first_screen_says_what_else_is_doubtful_how_well_the_network_fits_and_what_counts(report):
+    told, others = story(report), [e for n, e in report.final.by_name.items() if n not in ("llc", "aic", "bic")]
+    shaky = sum(estimate.verdict == "doubtful" for estimate in others)
+    assert f"of {len(others)} other numbers" in told.others
+    assert (f"{shaky} doubtful" if shaky else "none doubtful") in told.others
+    assert f"accuracy {report.final.subject.accuracy:.1%}" in told.fit
+    seen = report["llc"].diagnostics
+    assert number(seen["gamma"] / seen["nbeta"], 3) in told.resolution
+    page = report.to_html()
+    for words in (told.others, told.fit, told.methods, "@article{lau2023local", "for reference"):
+        assert html.escape(words) in page
+    assert page.count("for reference") == 2  # AIC and BIC
+
+
+def test_checkpoints_at_different_resolutions_are_not_called_alike(report):
+    alike = many(report, 3)
+    assert "Every checkpoint was measured at nβ" in story(alike).alike
+    gammas = [at_gamma(point, gamma) for point, gamma in zip(alike.points, (29.0, 3.0, 1.2), strict=True)]
+    apart = dataclasses.replace(alike, points=gammas)
+    assert "γ from 1.2 to 29" in story(apart).alike
+    assert "must not be compared" in apart.to_html()
+
+
+def test_the_trace_is_drawn_by_layer_where_there_are_several(report):
+    names = [name for name, _ in report.final.subject.layers]
+
+    def drawn(blocks):
+        trace = dataclasses.replace(report["hessian_trace"], diagnostics={"per_layer": blocks})
+        estimates = {**report.final.estimates, "hessian_trace": trace}
+        return str(figures.by_layer(dataclasses.replace(report.final, estimates=estimates)))
+
+    assert set(report["hessian_trace"].diagnostics["per_layer"]) == set(names)
+    layers = list(dict.fromkeys(name.rpartition(".")[0] for name in names))
+    assert len(layers) == 2
+    picture = drawn({name: (3.0 if name.startswith(layers[0]) else 1.0, 0.0) for name in names})
+    assert re.findall(r"(\d+)% of the trace", picture) == ["75", "25"]
+    assert drawn({}) == drawn(None) == drawn(dict.fromkeys(names, (-1.0, 0.0))) == "None"
+
+
+def test_an_interval_below_zero_is_drawn_where_it_is(report):
+    below = dataclasses.replace(report["llc"], value=-2.0, stderr=0.1)
+    picture = str(figures.resolutions(dataclasses.replace(report.final, llc=below)))
+    assert re.search(r">[-−]\d", picture), "an axis that goes below zero"
