@@ -1,10 +1,12 @@
 """An attacker on the network of the live page: requests as bytes, damaged folders, and a real browser."""
 
+import contextlib
 import socket
 
 import pytest
 
 import lacking
+from basinscope.report import listening, server
 from browser import Browser
 from hostile.outcomes import GOOD, RIGHT, Outcome
 from hostile.visits import DAMAGE, TOKEN, VISITS, asked, shown
@@ -46,6 +48,45 @@ def test_more_visitors_than_it_takes_are_turned_away_and_it_goes_on(tmp_path):
                 break
         else:
             pytest.fail("it did not come back")
+
+
+def test_who_sends_a_request_slowly_is_left_alone_after_a_while(tmp_path, monkeypatch):
+    monkeypatch.setattr(listening, "_PATIENCE", 0.2)
+    with served(tmp_path) as port:
+        for begun in (b"", b"GET / HT", b"GET / HTTP/1.1\r\nHost: localhost\r\nX: "):
+            with socket.create_connection(("127.0.0.1", port), timeout=60) as connection:
+                connection.sendall(begun)
+                assert connection.recv(1) == b""  # closed by the other side
+        assert asked(port)[0] == 200
+
+
+def test_only_so_many_are_told_of_changes_and_others_are_turned_away(tmp_path, monkeypatch):
+    monkeypatch.setattr(server, "_MOST_STREAMS", 3)
+    request = b"GET /events HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    with served(tmp_path) as port, contextlib.ExitStack() as visitors:
+        for _ in range(3):
+            connection = visitors.enter_context(socket.create_connection(("127.0.0.1", port), timeout=60))
+            connection.sendall(request)
+            assert b" 200 " in connection.recv(1000)
+        assert asked(port, "/events")[0] == 503
+        assert asked(port)[0] == 200
+
+
+def test_a_request_may_have_no_body(tmp_path):
+    with served(tmp_path) as port:
+        for more in ("Content-Length: 1\r\n", "Transfer-Encoding: chunked\r\n", "Content-Length: 99999999999\r\n"):
+            assert asked(port, more=more)[0] in (400, 413), more
+        for method in ("POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE"):
+            assert asked(port, method=method)[0] == 405, method
+
+
+def test_the_token_is_in_no_log_and_in_no_answer(tmp_path, capfd):
+    with served(tmp_path, token=TOKEN) as port:
+        for path in (f"/?token={TOKEN}", f"/{TOKEN}", f"/report/{TOKEN}", "/"):
+            for more in ("", f"Authorization: Bearer {TOKEN}\r\n", f"Referer: http://localhost/#{TOKEN}\r\n"):
+                assert TOKEN.encode() not in asked(port, path, more=more)[1]
+    told = capfd.readouterr()
+    assert TOKEN not in told.out + told.err
 
 
 @pytest.mark.parametrize("damage", DAMAGE)
