@@ -2,6 +2,8 @@
 
 import contextlib
 import socket
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
@@ -130,3 +132,53 @@ def test_a_browser_keeps_the_token_to_itself_and_runs_no_hostile_name(tmp_path):
             assert page.run("window.broken") is None
         finally:
             browser.close()
+
+
+class _Elsewhere(BaseHTTPRequestHandler):
+    """A page of somebody else, which says nothing and lets everything."""
+
+    def do_GET(self):
+        self.send_response(200)
+        self.send_header("content-type", "text/html")
+        self.end_headers()
+        self.wfile.write(b"<!doctype html><title>elsewhere</title>")
+
+    def log_message(self, *arguments):
+        pass
+
+
+@pytest.mark.slow
+@lacking.CHROMIUM.mark
+def test_a_page_elsewhere_reads_nothing_through_the_browser_of_a_visitor(tmp_path):
+    store(tmp_path / "store", seeds=1)
+    elsewhere = ThreadingHTTPServer(("127.0.0.1", 0), _Elsewhere)
+    threading.Thread(target=elsewhere.serve_forever, daemon=True).start()
+    attempts = {
+        "to read it": "fetch('{page}').then(answer => answer.text())",
+        "to read it as the visitor": "fetch('{page}', {{credentials: 'include'}}).then(answer => answer.text())",
+        "to read what is told of changes": "fetch('{page}events', {{credentials: 'include'}}).then(a => a.text())",
+        "to change something": "fetch('{page}', {{method: 'POST', body: 'x'}}).then(answer => answer.text())",
+        "to run its script": "new Promise((yes, no) => {{ const s = document.createElement('script'); "
+        "s.src = '{page}live.js'; s.onload = yes; s.onerror = no; document.body.append(s); }})",
+        "to read a frame of it": "new Promise((yes, no) => {{ const f = document.createElement('iframe'); f.src = '{page}'; "
+        "f.onload = () => {{ try {{ yes(f.contentWindow.document.body.innerHTML) }} catch (e) {{ no(e) }} }}; "
+        "document.body.append(f); }})",
+        "to listen": "new Promise((yes, no) => {{ const e = new EventSource('{page}events'); e.onmessage = yes; "
+        "e.addEventListener('runs', yes); e.onerror = no; }})",
+        "to reach it by another name": "fetch('{page}'.replace('127.0.0.1', 'evil.localhost')).then(a => a.text())",
+    }
+    with served(tmp_path) as port:
+        browser = Browser()
+        try:
+            page = browser.page()
+            page.open(f"http://127.0.0.1:{elsewhere.server_port}/")
+            for what, script in attempts.items():
+                tried = script.format(page=f"http://127.0.0.1:{port}/")
+                told = page.run(
+                    f"(async () => {{ try {{ return 'read: ' + await {tried}; }} catch {{ return 'refused'; }} }})()"
+                )
+                assert told == "refused", what
+        finally:
+            browser.close()
+            elsewhere.shutdown()
+            elsewhere.server_close()
