@@ -57,7 +57,7 @@ class Compression(Study):
     """Bits and ranks that layers need, and their learning coefficients."""
 
     name = "compression"
-    title = "Does λ̂ of a layer say how far it can be squeezed?"
+    title = "How far each layer of a network can be squeezed, in bits and in rank, beside its learning coefficient"
     Settings = CompressionSettings
     Job = Squeezed
     scales: Mapping[str, Mapping[str, Any]] = {

@@ -103,7 +103,7 @@ class DevelopmentStudy(Study):
     """Transformers growing up."""
 
     name = "development"
-    title = "Transformers growing up: λ̂ through training on text and on regression in context"
+    title = "Transformers growing up: on text, and on linear regression in context"
     Settings = DevelopmentSettings
     Job = OnText | OnRegression
     stops_in_time = True

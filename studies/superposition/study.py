@@ -77,7 +77,7 @@ class SuperpositionStudy(Study):
     """λ̂ of k-gons, and along trainings that visit them."""
 
     name = "superposition"
-    title = "Toy models of superposition: k-gons whose λ is known, and trainings that jump between them"
+    title = "Toy models of superposition: k-gons whose λ is known, and trainings that jump from one to the next"
     Settings = SuperpositionSettings
     Job = Point | Training
     scales: Mapping[str, Mapping[str, Any]] = {
