@@ -112,7 +112,7 @@ class DevelopmentStudy(Study):
         "smoke": {
             "seeds": [0], "checkpoints": 3, "text_steps": 20, "regression_steps": 20, "batch": 8, "megabytes": 0.05,
             "vocabulary": 256, "context": 16, "width": 8, "heads": 2, "sequences": [16, 32], "regression_tasks": 64,
-            "dimension": 2, "examples": 8, "regression_width": 8, "regression_heads": 2, "parts": [], "budget": 0.2,
+            "dimension": 2, "examples": 8, "regression_width": 8, "regression_heads": 2, "parts": [], "budget": 1.0,
             "rtol": 0.5,
         },
         "small": {
@@ -161,7 +161,8 @@ class DevelopmentStudy(Study):
         folder = trained(task, job.moments, job.rate, job.batch, job.seed, scratch)
         how: dict[str, Any] = {"budget": budget(job.budget), "rtol": job.rtol, "seed": 0}
         found = developed(task, folder, job.sequences, job.parts, how, scratch)
-        rows = found.to_dataframe().to_dict("records")
+        table = found.to_dataframe().to_dict("records")
+        rows = [{name: value for name, value in row.items() if value == value} for row in table]  # without NaN
         shared: dict[str, Any] = {
             "data": data,
             **{f"share{axis + 1}": share for axis, share in enumerate(found.shares)},
