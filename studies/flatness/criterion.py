@@ -16,7 +16,8 @@ import numpy as np
 
 from studies.common.kendall import LEVEL, REPETITIONS, Array, Interval, kendall, resampled
 
-from .tables import CLUSTER, MEASURES, finished, scopes
+from .measures import CLUSTER, MEASURES
+from .tables import finished, scopes
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -12,7 +12,9 @@ import numpy as np
 from basinscope.figure_style import panels
 from studies.common.kendall import windows, with_interval
 
-from .tables import CLUSTER, GAPS, MEASURES, PREDICTIONS, finished
+from .adding import NAMES as SETTINGS
+from .measures import BASELINES, CLUSTER, GAPS, LEARNED, MEASURES, PREDICTIONS
+from .tables import finished
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -21,7 +23,9 @@ INKS = ("#2166ac", "#b2182b", "#1b7837", "#e08214")
 TRAIN, TEST = "#e08214", "#2166ac"
 MARKS = {"mlp": "o", "bigmlp": "^", "cnn": "s"}
 NAMES = {"mlp": "MLP", "bigmlp": "BigMLP", "cnn": "CNN"}
-GREY = "#333333"
+GREY, DEAD = "#333333", "#aaaaaa"
+LINEAR = 1e-3  # gaps nearer to zero than this are drawn linearly, so that those below it can be seen
+SHOWN = (*(measure.column for measure in MEASURES if measure.paper is not None), *BASELINES)
 GAP_LABELS = {"gap": "gap: test loss − training loss", "gap_held": "gap: loss on held-out − on training samples"}
 CHEAP = ("eq6_test", "eq8_diagonal_test", "eq8_kfac_test", "eq8_ekfac_test")
 BANDS = ("soft_rank_train", "trace_f_train")  # those whose intervals are drawn: five of them would hide each other
@@ -36,10 +40,11 @@ def draw(made: Mapping[str, pd.DataFrame], folder: Path) -> list[Path]:
         "figure1_test_data": lambda: figure_gaps(grid, ("tic_test", "thomas_tic_test", "eq6_test", "eq8_test")),
         "figure2_training_data": lambda: figure_training(grid),
         "figure3_cheap": lambda: figure_gaps(grid, CHEAP),
-        "figure4_windows": lambda: figure_windows(grid),
+        "figure4_windows": lambda: figure_windows(grid[grid["accuracy_train"] > LEARNED]),
         "figure5_to_7_relations": lambda: figure_relations(grid),
         "held_out": lambda: figure_gaps(grid, ("eq8_test", "rank_train", "eq8_train", "cv_gap"), "gap_held"),
         "best_where": lambda: figure_best(made["cells"]),
+        "granulated": lambda: figure_granulated(made["granulated"]),
         "beyond_training_data": lambda: figure_gaps(grid, ("mixed", "rank_train", "fluctuation_gap", "cv_gap")),
         "sampling": lambda: figure_sampling(grid),
     }
@@ -53,47 +58,53 @@ def draw(made: Mapping[str, pd.DataFrame], folder: Path) -> list[Path]:
 
 
 def figure_table(table: pd.DataFrame) -> Any:
-    """Table 1 as intervals: all networks, as printed and per sample, beside the paper's τ; for either gap."""
-    whole = table[table["scope"] == "all"]
-    ways = {
-        "as printed": "the measure itself", "per sample": "the measure divided by n",
-        "within": "mean within data set and size",
-    }  # fmt: skip
-    first = whole[(whole["way"] == "as printed") & (whole["against"] == "held out")]
-    order = first.sort_values("tau", ascending=False)["measure"].tolist()
-    labels = whole.drop_duplicates("measure").set_index("measure")
-    names = [labels.loc[name, "label"] for name in order]
-    fig, axes = panels(len(GAPS), len(GAPS), 6.0, 0.34 * len(order) + 1.6)
-    for panel, (axis, against) in enumerate(zip(axes, GAPS, strict=True)):
+    """Table 1 as intervals beside the paper's τ and what costs nothing; below it, the networks that were
+    cross-validated alone, so that cross-validation stands beside the others on the same networks."""
+    ways = {"as printed": "the measure itself", "within": "mean within data set and size"}
+    table = table[table["measure"].isin(SHOWN)]
+    scopes_shown = [scope for scope in ("all", "cross-validated") if scope in set(table["scope"])]
+    labels = table.drop_duplicates("measure").set_index("measure")
+    fig, axes = panels(len(scopes_shown) * len(GAPS), len(GAPS), 6.0, 4.6)
+    for panel, (axis, (scope, against)) in enumerate(zip(axes, product(scopes_shown, GAPS), strict=True)):
+        whole = table[(table["scope"] == scope) & (table["against"] == against)]
+        known = whole[whole["tau"].notna() & (whole["measure"].ne("cv_gap") | (scope != "all"))]
+        order = [name for name in SHOWN if name in set(known["measure"])]
         for number, (way, words) in enumerate(ways.items()):
-            part = whole[(whole["way"] == way) & (whole["against"] == against)].set_index("measure").reindex(order)
-            places = np.arange(len(order)) + 0.22 * (number - 1)
+            part = known[known["way"] == way].set_index("measure").reindex(order)
+            places = np.arange(len(order)) + 0.22 * (number - 0.5)
             errors = np.array([part["tau"] - part["low"], part["high"] - part["tau"]]).clip(min=0)
             axis.errorbar(part["tau"], places, xerr=errors, color=INKS[number], marker="o", markersize=4,
                           linestyle="none", capsize=2, label=words)  # fmt: skip
-        paper = labels.reindex(order)["paper"].to_numpy(dtype=float)
-        axis.plot(paper, np.arange(len(order)) - 0.22, color=GREY, marker="D", markersize=6, markerfacecolor="none",
-                  linestyle="none", label="Shoham et al., Table 1")  # fmt: skip
+        if scope == "all":
+            paper = labels.reindex(order)["paper"].to_numpy(dtype=float)
+            axis.plot(paper, np.arange(len(order)), color=GREY, marker="D", markersize=6, markerfacecolor="none",
+                      linestyle="none", label="Shoham et al., Table 1")  # fmt: skip
         axis.axvline(0, color=GREY, linewidth=0.8)
-        axis.set_yticks(range(len(order)), names if panel == 0 else [""] * len(order), fontsize=9)
+        names = [labels.loc[name, "label"] for name in order]
+        axis.set_yticks(range(len(order)), names if panel % len(GAPS) == 0 else [""] * len(order), fontsize=9)
         axis.set_ylim(len(order) - 0.4, -0.6)
-        axis.set_xlim(min(-0.1, float(whole["low"].min()) - 0.05), 1.02)
+        axis.set_xlim(-0.1, 1.02)
+        count = int(known["networks"].max()) if len(known) else 0
+        axis.set_title(f"{'all' if scope == 'all' else 'the cross-validated'} {count:,} networks", fontsize=10)
         axis.set_xlabel(f"Kendall τ with the gap ({against}), 95 % interval", fontsize=9)
     fig.legend(*axes[0].get_legend_handles_labels(), frameon=False, fontsize=8, loc="outside upper center", ncols=4)
     return fig
 
 
 def figure_gaps(grid: pd.DataFrame, names: Sequence[str], gap: str = "gap") -> Any:
-    """Figures 1 and 3: predictions against the true gap, on logarithmic axes with the diagonal."""
+    """Figures 1 and 3: predictions against the true gap, with the diagonal; gaps below zero are shown, too."""
     known = [name for name in names if name in grid and grid[name].notna().any()]
     if not known:
         return None
     fig, axes = panels(len(known), len(known), 4.0, 4.0)
     for number, (axis, name) in enumerate(zip(axes, known, strict=True)):
-        shown = grid[(grid[name] > 0) & (grid[gap] > 0)]
+        shown = grid[(grid[name] > 0) & np.isfinite(grid[gap])]
         _scatter(axis, shown, name, gap, legend=number == 0)
-        _diagonal(axis, shown[name], shown[gap])
-        ratio = 10 ** float(np.median(np.log10(shown[name] / shown[gap]))) if len(shown) else float("nan")
+        axis.set_yscale("symlog", linthresh=LINEAR)
+        axis.axhline(0, color=GREY, linewidth=0.6)
+        positive = shown[shown[gap] > 0]
+        _diagonal(axis, positive[name], positive[gap])
+        ratio = 10 ** float(np.median(np.log10(positive[name] / positive[gap]))) if len(positive) else float("nan")
         tau = _tau(grid, name, gap)
         axis.set_title(f"{PREDICTIONS[name]}\nτ = {tau}, median ratio {ratio:.2g}", fontsize=9)
         axis.set_xlabel("predicted gap", fontsize=9)
@@ -108,13 +119,14 @@ def _tau(grid: pd.DataFrame, name: str, gap: str) -> str:
 
 
 def _scatter(axis: Any, grid: pd.DataFrame, x: str, y: str, legend: bool) -> None:
-    """Points by data set (ink) and architecture (mark), on logarithmic axes."""
+    """Points by data set (ink) and architecture (mark), on logarithmic axes; networks that learned nothing in grey."""
     from matplotlib.lines import Line2D
 
     sets, kinds = list(dict.fromkeys(grid["data"])), list(dict.fromkeys(grid["architecture"]))
     for (data, kind), part in grid.groupby(["data", "architecture"], sort=False):
-        axis.scatter(part[x], part[y], s=9, color=INKS[sets.index(data) % len(INKS)], marker=MARKS[kind], alpha=0.45,
-                     linewidths=0)  # fmt: skip
+        for rows, ink in ((part[part["accuracy_train"] <= LEARNED], DEAD),
+                          (part[part["accuracy_train"] > LEARNED], INKS[sets.index(data) % len(INKS)])):  # fmt: skip
+            axis.scatter(rows[x], rows[y], s=9, color=ink, marker=MARKS[kind], alpha=0.45, linewidths=0)
     axis.set_xscale("log")
     axis.set_yscale("log")
     if legend:
@@ -126,7 +138,8 @@ def _scatter(axis: Any, grid: pd.DataFrame, x: str, y: str, legend: bool) -> Non
             Line2D([], [], color=GREY, marker=MARKS[kind], linestyle="none", markerfacecolor="none", label=NAMES[kind])
             for kind in kinds
         ]
-        axis.legend(handles=handles, frameon=False, fontsize=7, loc="lower right")
+        handles.append(Line2D([], [], color=DEAD, marker="o", linestyle="none", label="learned nothing"))
+        axis.legend(handles=handles, frameon=False, fontsize=7, loc="best")
 
 
 def _diagonal(axis: Any, x: Any, y: Any) -> None:
@@ -145,7 +158,7 @@ def figure_training(grid: pd.DataFrame) -> Any:
         titles, drawn_x = [], []
         for part, ink in (("test", TEST), ("train", TRAIN)):
             x = grid[f"{name}_{part}"] / (grid["samples"] if name == "soft_rank" else 1)
-            positive = (x > 0) & (grid["gap"] > 0)
+            positive = (x > 0) & np.isfinite(grid["gap"])
             words = "training data" if part == "train" else "test data"
             axis.scatter(x[positive], grid["gap"][positive], s=9, color=ink, alpha=0.4, linewidths=0, label=words)
             clusters = list(grid[list(CLUSTER)].itertuples(index=False, name=None))
@@ -153,7 +166,8 @@ def figure_training(grid: pd.DataFrame) -> Any:
             titles.append(f"{words}: τ = {tau.value:.2f} [{tau.low:.2f}, {tau.high:.2f}]")
             drawn_x.append(x[positive])
         axis.set_xscale("log")
-        axis.set_yscale("log")
+        axis.set_yscale("symlog", linthresh=LINEAR)
+        axis.axhline(0, color=GREY, linewidth=0.6)
         if name == "soft_rank":
             usable = grid["gap"][grid["gap"] > 0]
             _diagonal(axis, drawn_x[1], usable)
@@ -247,32 +261,54 @@ def _histogram(axis: Any, values: Any, ink: str, label: str) -> None:
 
 
 def figure_best(table: pd.DataFrame) -> Any:
-    """Which measure predicts best, by data set and size of the training set, with intervals; for either gap."""
-    sets, sizes = list(dict.fromkeys(table["data"])), sorted(set(table["samples"]))
-    order = table.groupby("measure")["tau"].mean().sort_values(ascending=False).index.tolist()
-    labels = table.drop_duplicates("measure").set_index("measure")
-    names = [labels.loc[name, "label"] for name in order]
-    columns = len(sets) if len(sets) > 1 else len(GAPS)
-    fig, axes = panels(len(GAPS) * len(sets), columns, 4.6, 0.34 * len(order) + 1.2)
-    for number, (axis, (against, data)) in enumerate(zip(axes, product(GAPS, sets), strict=True)):
-        for place, samples in enumerate(sizes):
-            chosen = (table["against"] == against) & (table["data"] == data) & (table["samples"] == samples)
-            rows = table[chosen].set_index("measure").reindex(order)
-            height = np.arange(len(order)) + 0.22 * (place - (len(sizes) - 1) / 2)
-            errors = np.array([rows["tau"] - rows["low"], rows["high"] - rows["tau"]]).clip(min=0)
-            axis.errorbar(rows["tau"], height, xerr=errors, color=INKS[place % len(INKS)], marker="o", markersize=4,
-                          linestyle="none", capsize=2, label=f"n = {samples:,}")  # fmt: skip
-            if rows["tau"].notna().any():
-                best = int(np.nanargmax(rows["tau"]))
-                axis.plot(rows["tau"].iloc[best], height[best], marker="o", markersize=10,
-                          color=INKS[place % len(INKS)], markerfacecolor="none", linestyle="none")  # fmt: skip
-        axis.axvline(0, color=GREY, linewidth=0.8)
-        axis.set_yticks(range(len(order)), names if number % columns == 0 else [""] * len(order), fontsize=9)
-        axis.set_ylim(len(order) - 0.4, -0.6)
-        axis.set_xlim(-1.02, 1.02)
-        axis.set_xlabel("Kendall τ with the gap, 95 % interval; ring: best", fontsize=8)
-        axis.set_title(f"{data}, {against}", fontsize=10)
-    fig.legend(*axes[0].get_legend_handles_labels(), frameon=False, fontsize=8, loc="outside upper center", ncols=3)
+    """τ of each measure by data set and size of the training set, for either gap; the best of a column is framed."""
+    table = table[table["measure"].isin(SHOWN)]
+    columns = list(dict.fromkeys(zip(table["data"], table["samples"], strict=True)))
+    taus = {
+        against: [
+            [_single(table, measure=name, against=against, data=data, samples=samples) for data, samples in columns]
+            for name in SHOWN
+        ]
+        for against in GAPS
+    }
+    return _heat(table, taus, [f"{data}\n{samples:,}" for data, samples in columns])
+
+
+def figure_granulated(table: pd.DataFrame) -> Any:
+    """τ of each measure over networks that differ in one setting alone, by the setting."""
+    axes = [axis for axis in (*SETTINGS, "mean") if axis in set(table["axis"])]
+    taus = {
+        against: [[_single(table, measure=name, against=against, axis=axis) for axis in axes] for name in SHOWN]
+        for against in GAPS
+    }
+    return _heat(table, taus, [SETTINGS.get(axis, "mean") for axis in axes])
+
+
+def _single(table: pd.DataFrame, **where: Any) -> float:
+    chosen = table
+    for name, value in where.items():
+        chosen = chosen[chosen[name] == value]
+    return float(chosen["tau"].iloc[0]) if len(chosen) else float("nan")
+
+
+def _heat(table: pd.DataFrame, taus: Mapping[str, Any], columns: Sequence[str]) -> Any:
+    """τ as colours and numbers, measures down and columns across, a panel for each gap."""
+    labels = table.drop_duplicates("measure").set_index("measure")["label"]
+    known = [place for place, name in enumerate(SHOWN) if name in labels.index]
+    fig, axes = panels(len(taus), len(taus), 0.72 * len(columns) + 2.2, 0.34 * len(known) + 1.4)
+    for number, (axis, (against, rows)) in enumerate(zip(axes, taus.items(), strict=True)):
+        values = np.array(rows, dtype=float)[known]
+        axis.imshow(values, cmap="RdBu", vmin=-1, vmax=1, aspect="auto")
+        for (row, column), value in np.ndenumerate(values):
+            if np.isfinite(value):
+                best = value == np.nanmax(values[:, column])
+                ink, weight = "white" if abs(value) > 0.7 else GREY, "bold" if best else "normal"
+                axis.text(column, row, f"{value:.2f}", ha="center", va="center", fontsize=8, color=ink, weight=weight)
+        axis.grid(visible=False)
+        axis.set_xticks(range(len(columns)), columns, fontsize=8, rotation=30 if max(map(len, columns)) > 14 else 0)
+        names = [labels[SHOWN[place]] for place in known]
+        axis.set_yticks(range(len(known)), names if number == 0 else [""] * len(known), fontsize=9)
+        axis.set_title(f"Kendall τ with the gap, {against}; bold: best of a column", fontsize=9)
     return fig
 
 

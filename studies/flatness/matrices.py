@@ -153,18 +153,27 @@ class Outputs:
         return torch.diag(chances.mean(0)) - chances.T @ chances / len(chances)
 
     def numbers(self) -> dict[str, float]:
-        """Mean loss and accuracy; MSE = Tr E[B]; uncertainty = Tr E[Σ]; the expected calibration error over 15 bins of
-        confidence; and the cosine of the angle between E[B] and E[Σ] (Shoham et al., Fig. 7)."""
+        """Mean loss and accuracy; the margin; MSE = Tr E[B]; uncertainty = Tr E[Σ]; the expected calibration error over
+        15 bins of confidence; and the cosine of the angle between E[B] and E[Σ] (Shoham et al., Fig. 7).
+
+        The margin is the tenth percentile over the samples of the true class's score less the largest other one.
+        """
         losses = self.scores.logsumexp(1) - self.scores.gather(1, self.labels[:, None])[:, 0]
         error, doubt = self.mean_error(), self.mean_uncertainty()
         return {
             "loss": float(losses.mean()),
             "accuracy": float((self.scores.argmax(1) == self.labels).double().mean()),
+            "margin": float(self._margins().quantile(0.1)),
             "mse": float(error.trace()),
             "uncertainty": float(doubt.trace()),
             "calibration_error": self._calibration_error(),
             "cosine_b": cosine(error, doubt),
         }
+
+    def _margins(self) -> Tensor:
+        """The true class's score less the largest other one, of every sample."""
+        true = self.scores.gather(1, self.labels[:, None])
+        return (true - self.scores.scatter(1, self.labels[:, None], -float("inf")).amax(1, keepdim=True))[:, 0]
 
     def _calibration_error(self) -> float:
         confidence, choice = self.chances.max(1)

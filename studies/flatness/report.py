@@ -9,7 +9,8 @@ import numpy as np
 
 from studies.common.pages import data_and_scale, in_words, markdown_table
 
-from .tables import GAPS, finished
+from .measures import BASELINES, GAPS
+from .tables import finished, scopes
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -19,6 +20,9 @@ SHARE = 0.1  # parts of the grid with fewer networks than this decide nothing
 _COUNTS = {
     "networks": "networks", "learned": "learned something", "at_minimum": "at a minimum", "diverged": "diverged",
 }  # fmt: skip
+DISCUSSED = (
+    "soft_rank_train", "log_det_train", "log_det_kfac_train", "trace_f_train", *BASELINES,
+)  # fmt: skip
 MEASURED = 0.05  # a τ differs from the paper's when it is further away than this and its interval excludes it
 
 
@@ -27,9 +31,11 @@ def page(made: Mapping[str, pd.DataFrame], origin: Mapping[str, Any]) -> str:
     grid, kendall = made["networks"], made["kendall"]
     sound = finished(grid)
     parts = [
-        "# Flatness and generalization: Shoham et al. at full size",
+        "# Does the soft rank predict the generalization gap?",
         "",
-        "Written by `basinscope study report flatness`; do not edit. " + _origin(grid, origin),
+        answer(kendall, made["conditional"]),
+        "",
+        f"{_census(sound, made['criterion'])} {_origin(grid, origin)}",
         "",
         "As in [Shoham, Mor-Yosef and Avron (2025)](https://arxiv.org/abs/2506.17809), networks of three architectures "
         "see 7 × 7 grey images and are trained with Adam and coupled weight decay λ. "
@@ -37,17 +43,15 @@ def page(made: Mapping[str, pd.DataFrame], origin: Mapping[str, Any]) -> str:
         "written out for each network, on training and on test data; ranks and log-dets are exact unless named "
         "otherwise.",
         "",
-        "There are two kinds of unseen data. **Test set** is the one that comes with the data, as in the paper; it "
-        "need not be drawn as the training samples are (MNIST: other writers; SVHN: other shares of the digits), so "
-        "that its loss can differ from theirs even for a network that learned nothing by heart. **Held out** are "
-        "samples of the training file that no network was trained on; the formulas of the paper speak of these. "
-        "(Where the file ends with the training samples, the test set stands in.)",
+        "There are two kinds of unseen data. The **test set** is the official one, as in the paper; it need not be "
+        "drawn as the training samples are. **Held out** are samples of the training file that no network was trained "
+        "on; the formulas of the paper speak of these. Where the file ends with the training samples, the test set "
+        "stands in. In brackets are 95 % intervals from a bootstrap over settings: networks that differ in batch size "
+        "and learning rate alone count as one.",
         "",
-        "The measures of the tables are taken on training data alone. In brackets 95 % intervals from a bootstrap over "
-        "settings (networks that differ in batch size and learning rate alone count as one). The paper does not say "
-        "whether measures were divided by n before sizes were mixed; both are here, and the mean of τ within each data "
-        "set and size, where it does not matter.",
+        "![Kendall τ of the measures](table1.png)",
         "",
+        *_adding(made["granulated"], made["conditional"]),
         *_criterion(made["criterion"]),
         *_table(kendall, "test set", "Table 1: Kendall τ of complexity measures with the gap"),
         *_differences(kendall),
@@ -68,13 +72,87 @@ def page(made: Mapping[str, pd.DataFrame], origin: Mapping[str, Any]) -> str:
         "## Files",
         "",
         "`networks.parquet` has every network with all its numbers; `kendall.csv` τ by measure and part of the grid, "
-        "`cells.csv` by data set and size, `predictions.csv` the predictions of the gap. `table1.png` is the table "
-        "above as a picture; `figure1_…` to `figure5_to_7_…` are the paper's; `held_out.png`, `best_where.png`, "
-        "`beyond_training_data.png` and `sampling.png` are not in it. `provenance.json` says where the numbers come "
-        "from.",
+        "`cells.csv` by data set and size, `conditional.csv` and `granulated.csv` with settings held fixed, "
+        "`predictions.csv` the predictions of the gap. `table1.png`, `granulated.png` and `best_where.png` show these; "
+        "`figure1_…` to `figure5_to_7_…` are the paper's figures; `held_out.png`, `beyond_training_data.png` and "
+        "`sampling.png` are not in it. `provenance.json` says where the numbers come from.",
         "",
     ]
     return "\n".join(parts)
+
+
+def answer(kendall: pd.DataFrame, conditional: pd.DataFrame) -> str:
+    """The first line: how the soft rank ranks the gap, beside what costs nothing, and with settings held fixed."""
+    plain = kendall[(kendall["way"] == "as printed") & (kendall["against"] == "test set")]
+    whole = plain[plain["scope"] == "all"].set_index("measure")
+    fixed = conditional[(conditional["scope"] == "all") & (conditional["against"] == "test set")]
+    fixed = fixed[fixed["fixed"] == "data set, n, weight decay"].set_index("measure")
+    soft, decay = whole.loc["soft_rank_train"], whole.loc["less_decay"]
+    inside, loss = fixed.loc["soft_rank_train"], fixed.loc["less_loss_train"]
+    text = (
+        f"Over {int(soft['networks']):,} networks the soft rank of the Fisher matrix orders the gap on the official "
+        f"test sets with Kendall τ = {_interval(soft)}, where the paper has {soft['paper']:.2f}; the weight decay "
+        f"alone, which costs nothing, has {_interval(decay)}. Among networks that share data set, n and weight decay "
+        f"the soft rank has {_interval(inside)}, the training loss (less of it, more gap) {_interval(loss)}."
+    )
+    both = plain[plain["scope"] == "cross-validated"].set_index("measure")
+    if "cv_gap" in both.index and np.isfinite(both.loc["cv_gap", "tau"]):
+        crossed, alone = both.loc["cv_gap"], both.loc["soft_rank_train"]
+        text += (
+            f" On the {int(crossed['networks'])} networks that were cross-validated, cross-validation has "
+            f"{_interval(crossed)} and the soft rank {_interval(alone)}."
+        )
+    return text
+
+
+def _census(grid: pd.DataFrame, criterion: pd.DataFrame) -> str:
+    """How many networks are at a minimum, learned nothing, or have a negative gap; and which arm is nearest."""
+    parts = scopes(grid)
+    nearest = criterion.loc[criterion["distance"].idxmin()] if criterion["distance"].notna().any() else None
+    text = (
+        f"Of these networks {int(parts['settled'].sum()):,} are at a minimum (a Newton step would gain less than a "
+        f"twentieth of the predicted gap), {int((~parts['learned']).sum()):,} learned nothing (grey in the figures), "
+        f"and {int((grid['gap'] < 0).sum()):,} have a negative gap on the test set (shown below zero)."
+    )
+    if nearest is not None and len(criterion) > 1:
+        text += f" The arm nearest to the paper's Table 1, by a criterion fixed beforehand, is {nearest['arm']!r}."
+    return text
+
+
+def _adding(granulated: pd.DataFrame, conditional: pd.DataFrame) -> list[str]:
+    """What measures know beyond the settings of training."""
+    lines = [
+        "## What the soft rank adds to the settings of training",
+        "",
+        "A measure can rank networks well because it knows the weight decay, which sets the gap. Here it may not: τ is "
+        "taken among networks that share more and more settings. `learned`: without networks that learned nothing. "
+        "Across sizes of data a measure is divided by n.",
+        "",
+    ]
+    test = conditional[(conditional["against"] == "test set") & conditional["measure"].isin(DISCUSSED)]
+    columns = list(dict.fromkeys(test["fixed"]))
+    rows = []
+    for (scope, label), group in test.groupby(["scope", "label"], sort=False):
+        taus = group.set_index("fixed").to_dict("index")
+        rows.append((label, scope, *(_interval(taus[name]) or "–" for name in columns)))
+    lines += markdown_table(("measure", "networks", *(f"fixed: {name}" for name in columns)), rows)
+    lines += [
+        "One setting at a time, all others fixed (granulated Kendall coefficients, "
+        "[Jiang et al. 2020](https://arxiv.org/abs/1912.02178)):",
+        "",
+        "![Granulated Kendall coefficients](granulated.png)",
+        "",
+    ]
+    mean = granulated[(granulated["axis"] == "mean") & granulated["tau"].notna()]
+    if len(mean):
+        best = mean.sort_values("tau", ascending=False).groupby("against", sort=False).head(3)
+        said = "; ".join(
+            f"{against.capitalize()}: "
+            + ", ".join(f"{row['label']} {_interval(row)}" for row in rows.to_dict("records"))
+            for against, rows in best.groupby("against", sort=False)
+        )
+        lines += [f"The best means over all settings, by where the gap is taken. {said}.", ""]
+    return lines
 
 
 def _criterion(table: pd.DataFrame) -> list[str]:

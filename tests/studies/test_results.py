@@ -16,6 +16,8 @@ from basinscope.runs.store import Store
 from basinscope.runs.units import planned
 from basinscope.studies import studies_in
 from studies.common.files import csv_files
+from studies.flatness.criterion import criterion_table
+from studies.flatness.report import page
 
 ROOT = Path(__file__).parents[2]
 KNOWN = studies_in(ROOT / "studies")
@@ -105,6 +107,10 @@ def test_tables_of_an_earlier_version_are_made_again_to_the_same_bytes(name, mod
     assert {path.name for path in written} == {path.name for path in folder.glob("*.csv")} - {"table.csv"}
     for path in written:
         assert checksum(path.read_bytes()) == checksum((folder / path.name).read_bytes()), path.name
+    text = page(
+        {**made, "criterion": criterion_table({"hole-free": made["networks"]})}, json.loads(REPORTS[name].read_text())
+    )
+    assert text == (folder / "README.md").read_text()
 
 
 def test_every_report_is_made_again():

@@ -9,7 +9,7 @@ from scipy import stats
 
 from studies.common.kendall import resampled
 from studies.flatness.criterion import PAPER, criterion_table, distance
-from studies.flatness.tables import CLUSTER
+from studies.flatness.measures import CLUSTER
 
 STORED = Path(__file__).parents[3] / "results" / "flatness" / "networks.parquet"
 

@@ -3,11 +3,15 @@
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 
+from studies.flatness.adding import conditional, granulated, group_taus
 from studies.flatness.criterion import criterion_table
 from studies.flatness.figures import draw
+from studies.flatness.matrices import Outputs
+from studies.flatness.measures import MEASURES, PREDICTIONS
 from studies.flatness.report import page
-from studies.flatness.tables import MEASURES, PREDICTIONS, cell_table, joined, kendall_table
+from studies.flatness.tables import cell_table, joined, kendall_table
 from studies.flatness.tables import tables as without_criterion
 
 ORIGIN = {"device": {"cpu": 1}}
@@ -81,7 +85,7 @@ def test_correlations_are_those_of_the_grid():
     assert table.loc[("all", "as printed", "soft_rank_train"), "tau"] < 1
     assert abs(table.loc[("all", "per sample", "trace_f_train"), "tau"]) < 0.7
     assert table.loc[("all", "as printed", "soft_rank_train"), "paper"] == 0.84
-    assert np.isnan(table.loc[("all", "as printed", "loss_train"), "tau"])  # all equal: no order to speak of
+    assert np.isnan(table.loc[("all", "as printed", "less_loss_train"), "tau"])  # all equal: no order to speak of
     assert table.loc[("learned", "as printed", "soft_rank_train"), "networks"] == 16
     assert table.loc[("cross-validated", "as printed", "cv_gap"), "tau"] == 1
     assert set(kendall_table(grid, only=["all"])["scope"]) == {"all"}
@@ -120,7 +124,7 @@ def test_networks_that_diverged_or_have_no_gap_do_no_harm(tmp_path):
     assert len(made["networks"]) == 24
     assert made["kendall"]["networks"].max() == 22
     assert made["predictions"].set_index(["prediction", "against"]).loc[("eq8_test", "test set"), "without_sign"] == 1
-    assert len(draw(made, tmp_path)) == 10
+    assert len(draw(made, tmp_path)) == 11
     text = page(made, ORIGIN)
     assert "2 diverged" in text
     assert "| rank_λ(F) | 0.84 |" in text
@@ -136,3 +140,36 @@ def test_without_sampling_and_cross_validation_the_rest_is_there(tmp_path):
     assert {measure.column for measure in MEASURES} > set(made["kendall"]["measure"])
     assert {path.stem for path in draw(made, tmp_path)} >= {"table1", "best_where", "figure2_training_data"}
     assert "λ̂, ν̂" not in page(made, ORIGIN).split("## What it cost")[0]
+
+
+def test_a_measure_that_knows_the_decay_alone_adds_nothing_to_it():
+    """A gap of a part that the decay sets, and a part of the rate; one measure knows the first, another the second."""
+    table = made_up()
+    grid = table[table["part"] == "grid"].copy()
+    by_decay = {1.0: 0.9, 10.0: 0.5, 100.0: 0.1}
+    grid["gap"] = grid["decay"].map(by_decay) + 0.01 * (grid["lr"] > 0.005)
+    grid["soft_rank_train"] = grid["samples"] * grid["decay"].map(by_decay)
+    grid["trace_f_train"] = grid["samples"] * (grid["lr"] > 0.005).astype(float)
+    grid["accuracy_train"] = 0.9
+    grid = joined(pd.concat([grid, table[table["part"] == "folds"]]))
+    found = granulated(grid).query("against == 'test set'").set_index(["measure", "axis"])
+    assert found.loc[("soft_rank_train", "decay"), ["tau", "low", "high"]].tolist() == [1.0, 1.0, 1.0]
+    assert np.isnan(found.loc[("soft_rank_train", "lr"), "tau"])  # it is the same at both rates
+    assert found.loc[("trace_f_train", "lr"), "tau"] == 1.0
+    assert found.loc[("less_decay", "decay"), "tau"] == 1.0
+    inside = conditional(grid).query("against == 'test set' and scope == 'all'").set_index(["measure", "fixed"])["tau"]
+    assert inside["soft_rank_train", "nothing"] > 0.8
+    assert np.isnan(inside["soft_rank_train", "data set, n, weight decay"])
+    assert inside["trace_f_train", "data set, n, weight decay"] == 1.0
+
+
+def test_groups_of_one_and_of_ties_have_no_rank_correlation():
+    values, gap = np.array([1.0, 2.0, 5.0, 3.0, 3.0]), np.array([2.0, 1.0, 0.0, 1.0, 2.0])
+    assert group_taus(values, gap, ["a", "a", "b", "c", "c"]).tolist() == [-1.0]
+
+
+def test_the_margin_is_the_tenth_percentile_of_the_lead_of_the_true_class():
+    scores = torch.tensor([[2.0, 0.0, 1.0], [0.0, 3.0, 1.0], [1.0, 0.0, 0.5]], dtype=torch.float64)
+    margins = [1.0, 2.0, -0.5]  # leads of classes 0, 1 and 2
+    found = Outputs(scores, torch.tensor([0, 1, 2])).numbers()["margin"]
+    assert found == pytest.approx(np.quantile(margins, 0.1))
