@@ -2,7 +2,7 @@
 
     python benchmarks/leaderboard.py                     what benchmarks/results/samplers.csv lacks, and the page
     python benchmarks/leaderboard.py --afresh            everything again
-    python benchmarks/leaderboard.py --samplers SGLD     this one again, and no other
+    python benchmarks/leaderboard.py --samplers SGLD     this one alone
     python benchmarks/leaderboard.py --landscapes w1     only landscapes whose name contains w1
 
 Samplers of other packages run in environments of their own, made on first use.
@@ -36,12 +36,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     torch.set_num_threads(1)
     rows = options.out.with_suffix(".csv")
-    if options.afresh:
-        rows.unlink(missing_ok=True)
     names = options.samplers or list(ENTRIES)
     if strange := set(names) - set(ENTRIES):
         raise SystemExit(f"no such sampler: {', '.join(sorted(strange))} — there are {', '.join(ENTRIES)}")
-    if options.samplers:
+    if options.afresh:
         ledger.keep(rows, [each for each in ledger.read(rows, Outcome) if each.sampler not in names])
     done = {each.key for each in ledger.read(rows, Outcome)}
     book = ReferenceBook(options.out.with_name("samplers_references.json"))
@@ -74,10 +72,10 @@ def provenance(known: Sequence[Outcome]) -> list[str]:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--samplers", nargs="*", metavar="NAME", help="run these again, and no other")
+    parser.add_argument("--samplers", nargs="*", metavar="NAME", help="these alone")
     parser.add_argument("--landscapes", default="", metavar="TEXT", help="only those whose name contains it")
     parser.add_argument("--seeds", type=int, default=2, metavar="K", help="of each run")
-    parser.add_argument("--afresh", action="store_true", help="everything again")
+    parser.add_argument("--afresh", action="store_true", help="run what was run already, too")
     parser.add_argument("--out", type=Path, default=RESULTS / "samplers.md", metavar="FILE", help="where to write")
     return parser
 
