@@ -61,9 +61,9 @@ def page(outcomes: Sequence[Outcome], provenance: Sequence[str]) -> str:
         "On quadratics `bs.llc` is exact but for rounding: it knows the mean of what curvature at w* explains.", "",
         "## Add a sampler", "",
         "Write a function of landscape, number of gradients and seed that returns λ̂, and name it by `@entry(…)` in "
-        "`benchmarks/samplers/entries.py`: `make bench-samplers ARGS='--samplers NAME'` then runs it alone, and adds it "
-        "to this page. One of another package runs in its own environment; those in `benchmarks/samplers/peers/` show "
-        "how.", "",
+        "`benchmarks/samplers/entries.py`: `make bench-samplers ARGS='--samplers NAME'` then runs it alone and adds "
+        "it to this page. One of another package runs in its own environment, as those in "
+        "`benchmarks/samplers/peers/` do.", "",
         "## Where the numbers come from", "",
         *(f"- {line}" for line in provenance), "",
     ])  # fmt: skip

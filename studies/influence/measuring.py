@@ -12,8 +12,8 @@ from scipy.stats import rankdata
 from torch import Tensor
 
 import basinscope as bs
-from basinscope.curvature.gradients import Gradients
 from basinscope.exact.finite import Observable, covariance
+from basinscope.measures.classical import sample_gradients
 
 from . import chains
 from .cases import (
@@ -125,18 +125,6 @@ def drawn(land: bs.Landscape, share: float, draws: int, seed: int) -> bs.Posteri
         land, nbeta=float(land.n), gamma=share * land.n, sampler="hmc", chains=32, draws=draws, seed=seed,
         budget=bs.Nominal(600), progress=False,
     )  # fmt: skip
-
-
-def sample_gradients(land: bs.Landscape) -> Tensor:
-    """The gradient of every sample's loss at w*, (n, d)."""
-    found = []
-    for pieces in Gradients(land, "covariance"):
-        written = [piece.rows() for piece in pieces]
-        rows = torch.zeros(len(written[0].values), land.dimension)
-        for piece in written:
-            rows[:, piece.index] += piece.values[:, 0]
-        found.append(rows)
-    return torch.cat(found)
 
 
 # ---------------------------------------------------------------------- wrong labels

@@ -155,8 +155,8 @@ def _retraining(made: Mapping[str, pd.DataFrame], settings: Mapping[str, Any]) -
         f"Networks of one hidden layer, at most {size:,.0f} parameters, are trained on {settings['samples']} images "
         f"and name {accuracy:.0%} of unseen ones. Each is trained again on {settings['subsets']} random halves. The "
         f"score is the rank correlation, over halves, of the loss of a query with the summed influence of the half's "
-        f"samples: the linear datamodeling score, mean over {settings['queries']} queries and {settings['seeds']} "
-        f"seeds. γ is so many times nβ·decay; the best for each method is shown.", "",
+        f"samples: the linear datamodeling score, mean over {settings['queries']} queries "
+        f"of {settings['seeds']} seed(s). γ is so many times nβ·decay; the best for each method is shown.", "",
         *markdown_table(
             ["data", "method", "γ", "score"],
             [(row["data"], NAMES[row["method"]], "–" if np.isnan(row["dampened"]) else f"{row['dampened']:g}",
@@ -174,7 +174,7 @@ def _mislabelled(made: Mapping[str, pd.DataFrame], settings: Mapping[str, Any]) 
     return [
         "## Wrong labels", "",
         f"One label in {1 / settings['share']:.0f} is wrong. Of as many samples as that, those with the largest "
-        f"self-influence: the share whose label is wrong, mean over {settings['seeds']} seeds.", "",
+        f"self-influence: the share whose label is wrong, of {settings['seeds']} seed(s).", "",
         *markdown_table(["data", *(NAMES[name] for name in names)],
                         [(data, *(f"{means.loc[data, name]:.0%}" for name in names)) for data in means.index]),
     ]  # fmt: skip

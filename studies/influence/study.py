@@ -32,8 +32,8 @@ class InfluenceSettings(Settings):
         head_draws, head_samples, head_steps: of these.
         nbeta, gamma: the resolution at which they are.
         kinds: defects of chains.
-        sound: sound chains, of which there are four a run.
-        seeds: repetitions of everything on images, and of each defect.
+        sound, defective: runs of sound chains, and of those with each defect.
+        seeds: repetitions of everything on images.
     """
 
     regressions: tuple[int, ...] = (500,)
@@ -56,7 +56,8 @@ class InfluenceSettings(Settings):
     gamma: float = 100.0
     kinds: tuple[str, ...] = ("sound", *DEFECTS)
     sound: int = 20
-    seeds: int = 2
+    defective: int = 5
+    seeds: int = 1
 
 
 class Regression(Job):
@@ -146,7 +147,7 @@ class Influence(Study):
         "smoke": {
             "regressions": [60], "data": ["digits"], "samples": 60, "queries": 8, "subsets": 4, "steps": 40,
             "dampings": [10.0], "draws": 20, "duplicates": 4, "widths": [8], "head_draws": 16, "head_samples": 8,
-            "head_steps": 20, "kinds": ["sound", "step-size bias"], "sound": 2, "seeds": 1,
+            "head_steps": 20, "kinds": ["sound", "step-size bias"], "sound": 2, "defective": 1,
         },
         "paper": {},
     }  # fmt: skip
@@ -154,7 +155,7 @@ class Influence(Study):
     def jobs(self, settings: InfluenceSettings) -> Iterator[AnyJob]:
         s = settings
         for kind in s.kinds:
-            yield Audited(kind=kind, runs=s.sound if kind == "sound" else s.seeds)
+            yield Audited(kind=kind, runs=s.sound if kind == "sound" else s.defective)
         for samples in s.regressions:
             yield Regression(samples=samples, draws=s.draws, seed=0)
         trained: dict[str, Any] = {

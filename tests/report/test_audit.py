@@ -77,6 +77,12 @@ def test_each_defect_is_named(kind):
     assert kind in found.words
 
 
+def test_a_drift_is_not_excused_by_the_few_draws_that_it_leaves():
+    for seed in range(4):
+        found = bs.audit(sgld(seed, steps=2000) + np.linspace(0, 0.08, 2000), burn_in=200, **KNOWN)
+        assert "drift" in found.defects, seed
+
+
 def test_noise_of_batches_counts_as_bias():
     facts = {**KNOWN, "burn_in": 400, "hessian_trace": TRACE}
     quiet = bs.audit(sgld(0), noise_trace=0.0, batch_size=10, **facts)

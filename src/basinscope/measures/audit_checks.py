@@ -152,12 +152,22 @@ def check_stationary(reading: Reading) -> Check:
     """Whether the mean is the same over both halves of what is left without the first half."""
     early, late = _halves(reading.late)
     moved = abs(late - early)
-    most = max(MAX_SHIFT * reading.scale, MAX_STDERRS * math.sqrt(2) * reading.stderr)
+    chance = MAX_STDERRS * math.sqrt(2) * _stderr_beside_a_trend(reading.late)
+    most = max(MAX_SHIFT * reading.scale, chance)
     return Check(
         "drift", f"{moved / reading.scale:.1%} over the second half", f"at most {MAX_SHIFT:.0%} or chance",
         not moved > most, "run the chains longer",
         reason=f"drift: the mean loss still moves by {moved / reading.scale:.0%} over the second half of the run",
     )  # fmt: skip
+
+
+def _stderr_beside_a_trend(rows: Array) -> float:
+    """The standard error of the mean without the line that all chains follow: a drift makes neighbours alike, and would
+    excuse itself by the few effective draws that it leaves."""
+    time = np.arange(rows.shape[1]) - (rows.shape[1] - 1) / 2
+    level = rows - rows.mean(0) @ time / (time @ time) * time
+    size = effective_size(level)
+    return float(level.std()) / math.sqrt(size) if size > 0 else math.nan
 
 
 def check_agreement(reading: Reading) -> Check:
