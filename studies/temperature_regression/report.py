@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from pathlib import Path
 from typing import Any
 
@@ -60,7 +60,7 @@ def _slopes(axes: Any, place: int, model: str, exact: pd.DataFrame, made: pd.Dat
         axes.errorbar(
             part["llc"], np.full(len(part), place + (0.18 if method == "engine" else 0.33)), xerr=2 * part["stderr"],
             color=colour, marker=mark, markersize=4, linestyle="none", capsize=2, elinewidth=0.8,
-            label=METHODS[method] if first else None,
+            label=METHODS[method] if first and len(part) else None,
         )  # fmt: skip
     known = coefficient(model)
     if known:
@@ -95,7 +95,7 @@ def page(table: pd.DataFrame, made: pd.DataFrame, origin: Mapping[str, Any]) -> 
         "Over the posterior at inverse temperature β, E[nLₙ] = nLₙ(w₀) + λ/β + smaller terms: the slope of the mean "
         "loss in temperature estimates the learning coefficient λ (Watanabe 2013). Murfet et al. (2020) applied this "
         "to networks with one hidden layer and tens of weights. Here the same posteriors are integrated, so that the "
-        "slope itself can be told from errors of a sampler, and sampled by Basinscope's engine and by NUTS.", "",
+        "slope itself can be told from errors of a sampler, and sampled as a check.", "",
         "![Slopes and lines](slopes.png)", "",
         f"## Slopes at temperatures 1/β of {steps} times log n", "",
         *_table(made), "",
@@ -112,16 +112,26 @@ def page(table: pd.DataFrame, made: pd.DataFrame, origin: Mapping[str, Any]) -> 
         f"{run_again(origin)} The prior is "
         "N(0, 1) on every weight. Reduced-rank regression, tanh units and the mixture are integrated by quadrature, as "
         f"in the study of learning curves. Networks are integrated over {settings['prior_draws']:,} draws of their "
-        "inner weights from the prior, the outer ones in closed form; two halves of the draws tell the error. The "
-        f"engine takes {settings['engine_draws']:,} draws of each of {ENGINE_CHAINS} chains at every temperature, the "
-        f"first half of which is burn-in; NUTS {settings['nuts_draws']} of each of four chains, after as many of "
-        "warm-up.", "",
+        "inner weights from the prior, the outer ones in closed form; two halves of the draws tell the error. "
+        + _sampled(set(made["method"]), settings), "",
         "## Limits", "",
         "Murfet et al. took 20,000 draws of NUTS at each of five temperatures on many data sets. That takes days of "
         "one core. Here integration takes the place of long chains, and samplers run as a check on few data sets. "
         "Truth and prior are those of the authors' published code, in which the truth zero is the default. The survey "
         "does not say which truth stands behind the published number.", "",
     ])  # fmt: skip
+
+
+def _sampled(methods: Set[str], settings: Mapping[str, Any]) -> str:
+    """How much each sampler drew, or that its jobs are still to be run."""
+    own = {
+        "engine": f"Basinscope's engine takes {settings['engine_draws']:,} draws of each of {ENGINE_CHAINS} chains at "
+        "every temperature, the first half of which is burn-in.",
+        "nuts": f"NUTS takes {settings['nuts_draws']} draws of each of four chains, after as many of warm-up.",
+    }
+    missing = [METHODS[each] for each in own if each not in methods]
+    said = [words for each, words in own.items() if each in methods]
+    return " ".join([*said, *(f"No job of this sampler has a result yet: {name}." for name in missing)])
 
 
 def answer(made: pd.DataFrame) -> str:
