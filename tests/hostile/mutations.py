@@ -27,6 +27,7 @@ from basinscope.runs.results import Results
 from basinscope.runs.settings import resolved
 from basinscope.runs.store import Store
 from basinscope.training import Member, Population
+from hostile.chains import SOUND, npz
 from hostile.files import SAFE, STATE, TORCH, reads
 from hostile.outcomes import CLEAR, RIGHT, Case
 from hostile.stores import SQUARES, goes_on, store
@@ -116,6 +117,10 @@ def sound(kind: str) -> bytes:
         return _written(lambda folder: _population().train(4, checkpoint=folder / "p.npz", progress=False), "p.npz")
     if kind == "yaml":
         return b"function: math:sqrt\ntitle: Roots\ngrid:\n  x: [1, 2.5, 1e-3]\nversion: 3\n"
+    if kind == "chains":
+        return npz(loss=SOUND[:2, :40], nbeta=3.0, burn_in=10)
+    if kind == "chains in JSON":
+        return json.dumps({"loss": SOUND[:2, :40].round(3).tolist(), "nbeta": 3.0, "burn_in": 10}).encode()
     assert kind == "provenance"
     return _written(_reported, "out/provenance.json")
 
@@ -151,6 +156,8 @@ _READERS: dict[str, tuple[str, Callable[[Path], Any]]] = {
     "population": ("p.npz", lambda path: _population().load(path)),
     "yaml": ("study.yaml", lambda path: find(str(path))),
     "provenance": ("provenance.json", _restore),
+    "chains": ("chains.npz", bs.audit),
+    "chains in JSON": ("chains.json", bs.audit),
 }
 _WEIGHTS = {"safetensors": "net.safetensors", "torch": "net.pt"}
 KINDS = (*_WEIGHTS, *_READERS)
@@ -158,7 +165,7 @@ KINDS = (*_WEIGHTS, *_READERS)
 
 def file_case(kind: str, rng: random.Random) -> Case:
     """Read a file of a kind after some of its bytes have changed."""
-    change = mutated_archive if kind in ("torch", "population") else mutated
+    change = mutated_archive if kind in ("torch", "population", "chains") else mutated
     content = change(rng, sound(kind))
     if kind in _WEIGHTS:
         return Case(f"{kind}, changed", reads(_WEIGHTS[kind], content), (CLEAR, RIGHT))

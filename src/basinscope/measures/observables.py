@@ -73,10 +73,16 @@ class Observable:
     def _of(self, parameters: Mapping[str, Tensor]) -> Tensor:
         """The function's value, flat."""
         assert self._function is not None
-        with torch.no_grad():
-            value = self._function(parameters)
-        if not isinstance(value, Tensor) or not value.numel():
-            raise InputError(f"an observable must return a tensor with entries, got {value!r}")
+        try:
+            with torch.no_grad():
+                value = self._function(parameters)
+        except Exception as error:
+            raise InputError(
+                f"the observable cannot be called on parameters by name: {type(error).__name__}: {error} — try it on "
+                f"land.parameters"
+            ) from error
+        if not isinstance(value, Tensor) or not value.numel() or value.is_complex():
+            raise InputError(f"an observable must return a real tensor with entries, got {value!r:.200}")
         flat = value.detach().reshape(-1).to(torch.float64)
         if hasattr(self, "base") and len(flat) != len(self.base):
             raise InputError(
