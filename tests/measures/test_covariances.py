@@ -217,7 +217,7 @@ def test_bad_input():
         (lambda w: w["weight"] * float("nan"), "observables must be finite, got 3 that are not"),
         (lambda w: (w["weight"] - 1).sqrt(), "observables must be finite"),
         (lambda w: torch.zeros(next(shapes)), "must keep its shape: expected 3 entries as at w[*], got 2"),
-        (lambda w: 3.0, "must return a tensor with entries, got 3.0"),
+        (lambda w: 3.0, "must return a tensor with real entries, got 3.0"),
         (other, "has other weights than the posterior"),
     ):
         with pytest.raises(bs.InputError, match=message):

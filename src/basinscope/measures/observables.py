@@ -82,7 +82,7 @@ class Observable:
                 f"land.parameters"
             ) from error
         if not isinstance(value, Tensor) or not value.numel() or value.is_complex():
-            raise InputError(f"an observable must return a real tensor with entries, got {value!r:.200}")
+            raise InputError(f"an observable must return a tensor with real entries, got {value!r:.200}")
         flat = value.detach().reshape(-1).to(torch.float64)
         if hasattr(self, "base") and len(flat) != len(self.base):
             raise InputError(
