@@ -279,6 +279,8 @@ def test_what_is_refused():
         bs.LanguageModel(net, tokens() + 1)
     with pytest.raises(bs.InputError, match="units must be"):
         bs.LanguageModel(net, tokens(), units="word")
+    with pytest.raises(bs.InputError, match="is not initialized"):
+        bs.llc(bs.LanguageModel(net, tokens(20), replicas=True), **SHORT)
     land = bs.LanguageModel(net, tokens(20))
     with pytest.raises(bs.InputError, match="walked by 'lean' alone"):
         bs.llc(land, sampler="hmc")

@@ -12,16 +12,16 @@ from basinscope.measures.lean import usual_gamma
 distributed = pytest.importorskip("torch.distributed")
 
 
-def _walked(net):
+def _walked(net, **options):
     """λ̂ by the lean walk, what is seen on the way, and whether this process's weights are as they were."""
     tokens = torch.randint(8, (64, 6), generator=torch.Generator().manual_seed(1))
-    land = bs.LanguageModel(net, tokens)
+    land = bs.LanguageModel(net, tokens, **options)
     before = [getattr(each, "_local_tensor", each).detach().clone() for each in net.parameters()]
     est = bs.llc(
         land, nbeta=100.0, gamma=20.0, batch_size=32, chains=6, draws=120, seed=0, budget=bs.Nominal(5), progress=False
     )
     after = [getattr(each, "_local_tensor", each).detach() for each in net.parameters()]
-    diagnostics = {key: est.diagnostics[key] for key in ("virial", "gamma", "dimension", "loss", "curvature")}
+    diagnostics = {key: est.diagnostics[key] for key in ("virial", "gamma", "dimension", "loss", "curvature", "chains")}
     return est.value, est.stderr, diagnostics, usual_gamma(land), all(map(torch.equal, before, after))
 
 
@@ -55,6 +55,7 @@ def _process(rank, folder):
         gathered = bs.Landscape(whole, "cross_entropy", data).per_sample()
         torch.save((words, plain, gathered), f"{folder}/result.pt")
     torch.save(_walked(net), f"{folder}/walked{rank}.pt")
+    torch.save(_walked(built(), replicas=True), f"{folder}/replica{rank}.pt")
     distributed.barrier()
     distributed.destroy_process_group()
 
@@ -73,8 +74,16 @@ def test_two_processes(tmp_path):
     assert back
     assert back_there
     assert ours == theirs
+    # copies in both processes share the chains, and give what one process gives with the same number of them
+    (mine, _, told, _, whole), (other, *_) = (
+        torch.load(tmp_path / f"replica{rank}.pt", weights_only=False) for rank in range(2)
+    )
+    assert whole
+    assert mine == other
     torch.manual_seed(0)
     alone, error, expected, usual, _ = _walked(bs.zoo.models.transformer(8, 6, layers=1, width=8, heads=2))
+    assert mine == pytest.approx(alone, rel=1e-3)
+    assert told["chains"] == expected["chains"] == 6
     assert gamma == pytest.approx(usual, rel=1e-5)
     assert seen["dimension"] == expected["dimension"]
     assert seen["loss"] == pytest.approx(expected["loss"], rel=1e-5)

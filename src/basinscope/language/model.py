@@ -65,6 +65,8 @@ class LanguageModel:
         autocast: type for `torch.autocast`, such as `torch.bfloat16`; the weights stay as they are.
         delta: how chains keep δ = w − w*: None by the weights themselves, of modules in 16 bits beside them in float32;
             `bfloat16` in 2 bytes a parameter with stochastic rounding, which is right on average.
+        replicas: whether the processes of torch.distributed have a copy of the model each, as under DDP, and share the
+            chains: call `bs.llc` in all of them with the same arguments.
         optimizer: that trained the model, such as Adam. Chains are preconditioned by its second moments, a number for
             each tensor, instead of by the curvature that a product with the Hessian shows.
         revision, subfolder: of a model by name, as for `Landscape.from_pretrained`.
@@ -90,6 +92,7 @@ class LanguageModel:
         units: str = "sequence",
         autocast: torch.dtype | None = None,
         delta: str | None = None,
+        replicas: bool = False,
         optimizer: torch.optim.Optimizer | None = None,
         revision: str | None = None,
         subfolder: str = "",
@@ -110,6 +113,7 @@ class LanguageModel:
         if delta not in DELTAS:
             raise InputError(f"delta must be one of {', '.join(map(repr, DELTAS))}, got {delta!r}")
         self.delta = delta
+        self.replicas = replicas
         self._optimizer = optimizer
         self.data: Sequences = read_sequences(data, length, sequences)
         first = self.take_first(min(self.data.n, _COUNTED))

@@ -39,7 +39,7 @@ def lean_llc(
     """λ̂ from chains that walk on the network's own weights, one after another."""
     nbeta, gamma, chosen = checked(settings)
     if isinstance(land, LanguageModel):
-        options = replace(options, delta=land.delta, moments=land.moments())
+        options = replace(options, delta=land.delta, moments=land.moments(), replicas=land.replicas)
     at = Resolution(_nbeta(land, nbeta), gamma or usual_gamma(land))
     return estimate_of(land, walked(land, chosen, at, report, options), chosen.rtol, gamma is not None)
 

@@ -26,6 +26,7 @@ from .means import Chain, Extrapolated, Virial, bottom_of, extrapolated, virial_
 from .noise import CounterNoise, counter
 from .passes import Passes
 from .subject import Batch, Copied, Walkable
+from .team import Replicas
 from .tuning import FRACTIONS, LeanPace, equilibration, paced, scales_of, stiffest
 from .walk import PAIRED_EVERY, VIRIAL_EVERY, ChainRecord, LeanWalk, all_losses
 from .weights import Step, Weights
@@ -57,12 +58,14 @@ class Options:
         moments: root mean squares of the tensors' gradients by name, as an optimizer keeps them: P follows.
         drop: whether to look for ŵ by a chain without heat.
         momentum: whether chains may have momentum, for 4 bytes a parameter more.
+        replicas: whether other processes have copies of the network, and take chains.
     """
 
     delta: str | None = None
     moments: dict[str, float] | None = None
     drop: bool = True
     momentum: bool | None = None
+    replicas: bool = False
 
 
 USUAL = Options()
@@ -147,6 +150,7 @@ class _Strategy:
         self.subject, self.weights, self.passes = subject, weights, passes
         self.at, self.settings, self.options = at, settings, options
         self.clock, self.report = clock, report
+        self.replicas = Replicas(options.replicas)
 
     def run(self, size: int) -> Walked:
         """All of it."""
@@ -159,7 +163,7 @@ class _Strategy:
         scales = self._scales(first)
         curvature = stiffest(self.walk, first, scales, self._random(0))
         noise = self._noise(self._batches(1))
-        pilot, noise = self._pilot(scales, curvature, noise, price)
+        pilot, noise = self.replicas.told(self._pilot(scales, curvature, noise, price))
         chains, diverged, interrupted = self._chains(pilot)
         pace = pilot
         enough = len(chains) >= FEWEST_CHAINS
@@ -167,7 +171,7 @@ class _Strategy:
         return Walked(
             self.at, pace, chains, extrapolated(chains, virial) if virial else None, virial, self.weights.names,
             self.walk.batch, self.passes.micro, self.walk.base is not None, loss, curvature,
-            None if interrupted or not enough else self._cold(pace, noise), diverged, interrupted,
+            None if interrupted or not enough else self.replicas.told(self._cold(pace, noise)), diverged, interrupted,
             self._bytes(), price,
         )  # fmt: skip
 
@@ -272,7 +276,8 @@ class _Strategy:
         """Steps of a chain of the larger size, so that all chains and the one without heat fit."""
         seconds = self.clock.left() - RESERVE * self.clock.seconds
         parts = (self.settings.chains or CHAINS) * sum(1 / fraction for fraction in FRACTIONS) / len(FRACTIONS)
-        return int(min(MOST_STEPS, max(LEAST_STEPS, seconds / (per * (parts + self.options.drop)))))
+        parts = parts / self.replicas.size + self.options.drop
+        return int(min(MOST_STEPS, max(LEAST_STEPS, seconds / (per * parts))))
 
     # ------------------------------------------------------------------ chains
 
@@ -285,27 +290,32 @@ class _Strategy:
                 self.passes.shrink(error)
 
     def _chains(self, pace: LeanPace) -> tuple[list[Chain], int, bool]:
-        """Chains of both sizes in turn, until their mean is known well enough or all are done."""
-        most, diverged, interrupted = self.settings.chains or CHAINS, 0, False
-        records: list[ChainRecord] = []
-        traces: list[Array] = []
+        """Chains of both sizes in turn, until their mean is known well enough or all are done.
+
+        Replicas have a pair of them each in turn, and all are done.
+        """
+        most, interrupted = self.settings.chains or CHAINS, False
+        seen: dict[int, tuple[ChainRecord, Array]] = {}
         try:
             for number in range(most):
-                fraction = FRACTIONS[number % len(FRACTIONS)]
-                self.report(number / (most + 1), f"chain {number + 1} of {most}")
-                record = self._one(*pace.of(fraction), number + 2)
-                if not record.finished:
-                    diverged += 1
+                if number // len(FRACTIONS) % self.replicas.size != self.replicas.rank:
                     continue
-                traces.append(self._noise(self._batches(1000 + number)))
-                records.append(record.after(self._burn_in))
-                if self._precise(records, traces) or (self.clock.left() < 0 and is_level(records)):
+                self.report(number / (most + 1), f"chain {number + 1} of {most}")
+                record = self._one(*pace.of(FRACTIONS[number % len(FRACTIONS)]), number + 2)
+                trace = self._noise(self._batches(1000 + number)) if record.finished else np.zeros(0)
+                seen[number] = record.after(self._burn_in), trace
+                records, traces = _finished(seen)
+                if not self.replicas.shared and (
+                    self._precise(records, traces) or (self.clock.left() < 0 and is_level(records))
+                ):
                     break
         except KeyboardInterrupt:
-            if len(records) < FEWEST_CHAINS:
+            if self.replicas.shared or len(_finished(seen)[0]) < FEWEST_CHAINS:
                 raise
             interrupted = True
-        return _chained(records, traces), diverged, interrupted
+        seen = self.replicas.together(seen)
+        records, traces = _finished(seen)
+        return _chained(records, traces), len(seen) - len(records), interrupted
 
     @property
     def _burn_in(self) -> float:
@@ -321,7 +331,7 @@ class _Strategy:
 
     def _cold(self, pace: LeanPace, noise: Array) -> Mean | None:
         """nβ(L(w*) − L(ŵ)) from a chain without heat."""
-        if not self.options.drop:
+        if not self.options.drop or self.replicas.rank > 0:
             return None
         self.report(0.9, "descent")
         step, steps = pace.of(1.0)
@@ -333,6 +343,12 @@ class _Strategy:
         """Memory of the size of the weights that was held at the most: besides w and w* momenta, or else gradients."""
         each = zip(self.weights.sizes, self.weights.leaves, strict=True)
         return self.weights.bytes() + sum(size * (leaf.element_size() + 4) for size, leaf in each)
+
+
+def _finished(seen: dict[int, tuple[ChainRecord, Array]]) -> tuple[list[ChainRecord], list[Array]]:
+    """The chains that came to an end, and the noise that they saw."""
+    pairs = [pair for pair in seen.values() if pair[0].finished]
+    return [record for record, _ in pairs], [trace for _, trace in pairs]
 
 
 def is_level(records: list[ChainRecord]) -> bool:

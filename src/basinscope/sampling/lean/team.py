@@ -64,6 +64,39 @@ class Processes(Team):
         return _Shared(clock, self._group, self.rank)
 
 
+class Replicas:
+    """Processes with a copy of the network each, which share the chains; this one alone, unless told otherwise.
+
+    Args:
+        shared: whether there are others.
+    """
+
+    def __init__(self, shared: bool) -> None:
+        if shared and not distributed.is_initialized():
+            raise InputError(
+                "replicas share chains over the processes of torch.distributed, which is not initialized — start them "
+                "by torchrun and call torch.distributed.init_process_group, or leave replicas out"
+            )
+        self.shared = shared
+        self.rank, self.size = (distributed.get_rank(), distributed.get_world_size()) if shared else (0, 1)
+
+    def told(self, value: Any) -> Any:
+        """What the first of them says."""
+        if not self.shared:
+            return value
+        answer = [value]
+        distributed.broadcast_object_list(answer, src=0)
+        return answer[0]
+
+    def together(self, found: dict[int, Any]) -> dict[int, Any]:
+        """What all of them have found, by number, in order."""
+        if not self.shared:
+            return found
+        parts: list[Any] = [None] * self.size
+        distributed.all_gather_object(parts, found)
+        return dict(sorted(item for part in parts for item in part.items()))
+
+
 class _Shared(Clock):
     """The clock of the first process, whose answers all go by."""
 
