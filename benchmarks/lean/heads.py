@@ -11,9 +11,12 @@ from typing import Any
 import torch
 
 import basinscope as bs
+from basinscope.sampling.lean.together import Together
 
 from .text import as_bytes
 from .truth import fitted
+
+_TIMED = 5  # gradients
 
 
 def compared(
@@ -23,13 +26,16 @@ def compared(
     """Seconds of all heads, and what they would be at the standard errors of the first way.
 
     Ways that take heads one after another measure `some` of them, spread over the layers, with their part of the
-    budget, and count for all.
+    budget, and count for all. With none of them, steps alone are timed.
     """
     torch.manual_seed(0)
     net = bs.zoo.models.transformer(256, length, layers=layers, width=width, heads=heads).to(device)
     ids = as_bytes(sequences * length, text).view(sequences, length)
     fitted(net, ids.to(device), train)
     land = bs.Landscape(net, "cross_entropy", (ids[:, :-1], ids[:, 1:]))
+    yield {"way": "a step of all heads", **_steps(land, heads, 16)}
+    if not some:
+        return
     began = _spent()
     together = bs.llc_by_part(land, sampler="lean", budget=budget, progress=False)
     seconds = _spent() - began
@@ -52,6 +58,21 @@ def compared(
             "samplers": sorted({estimate.diagnostics["sampler"] for estimate in found}),
             "squared_error": squares, "ratio": each * len(together) * squares / seconds,
         }  # fmt: skip
+
+
+def _steps(land: bs.Landscape, heads: int, batch: int) -> dict[str, float]:
+    """Milliseconds of a gradient of all heads, side by side by layers, and one by one."""
+    base, indices, spent = land.per_sample(), torch.arange(batch), [0.0, 0.0]
+    for layer in range(len(land.parts("head")) // heads):
+        mine = [part for part in land.parts("head") if part.layer == layer]
+        for way, (parts, factor) in enumerate(((mine, 1), (mine[:1], heads))):
+            walk = Together(land, parts, 1.0, batch, base, 0)
+            walk.gradients(walk.star, indices)
+            began = _spent()
+            for _ in range(_TIMED):
+                walk.gradients(walk.star, indices)
+            spent[way] += 1e3 * factor * (_spent() - began) / _TIMED
+    return {"together_ms": spent[0], "one_by_one_ms": spent[1], "ratio": spent[0] / spent[1]}
 
 
 def _spent() -> float:

@@ -53,7 +53,12 @@ def test_against_hmc_and_heads(tmp_path):
     assert [row["sampler"] for row in found] == ["lean", "hmc"]
     assert found[0]["gamma"] == pytest.approx(found[1]["gamma"])
     ways = rows(tmp_path, "heads", *small, str(tmp_path / "words"), "--some", "1")[2:]
-    assert [row["way"] for row in ways] == ["side by side", "lean, one by one", "the engine, one by one"]
+    assert [row["way"] for row in ways] == [
+        "a step of all heads",
+        "side by side",
+        "lean, one by one",
+        "the engine, one by one",
+    ]
 
 
 def test_text(tmp_path):
