@@ -74,6 +74,9 @@ def test_lightning_measures_on_schedule_and_logs(tmp_path):
     assert callback.rows[-1]["batch_loss"] == pytest.approx(exact, rel=1e-6)
     assert float(trainer.callback_metrics["batch_loss"]) == pytest.approx(exact, rel=1e-6)
     assert net.training is False  # what we set, not the callback
+    assert callback.history["step"].tolist() == [0, 2, 4]
+    assert "measuring took" in callback.cost
+    assert [axes.get_ylabel() for axes in callback.plot().axes] == ["loss", "trace"]
     trainer.logger.save()
     lines = (tmp_path / "lightning_logs" / "version_0" / "metrics.csv").read_text()
     assert "batch_loss" in lines
@@ -240,6 +243,7 @@ def test_transformers_trainer_logs_measurements(tmp_path):
     net.eval()
     assert logged[-1] == pytest.approx(batch_loss(bs.Landscape.from_pretrained(net, IDS)), rel=1e-5)
     assert logged[-1] < logged[0]
+    assert callback.history["batch_loss"].tolist() == logged
 
 
 # ---------------------------------------------------------------------- loggers

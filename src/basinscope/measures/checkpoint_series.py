@@ -65,11 +65,11 @@ def series_of(
         >>> import torch, basinscope as bs
         >>> land = bs.Landscape(torch.nn.Linear(1, 1), "mse", (torch.ones(2, 1), torch.ones(2, 1)))
         >>> found = series_of({"step-10": land, "step-20": land})
-        >>> found.names, found.steps
-        (('step-10', 'step-20'), (10, 20))
+        >>> found.names, found.steps, series_of({10: land, 20: land}).names
+        (('step-10', 'step-20'), (10, 20), ('10', '20'))
     """
     if isinstance(checkpoints, Mapping):
-        return _of_landscapes(tuple(checkpoints), tuple(checkpoints.values()))
+        return _of_landscapes(tuple(map(str, checkpoints)), tuple(checkpoints.values()))
     if not isinstance(checkpoints, (str, Path)):
         return _of_landscapes(tuple(map(str, range(len(checkpoints)))), tuple(checkpoints))
     if revisions:
