@@ -75,12 +75,12 @@ def array(path: str | os.PathLike[str]) -> NDArray[Any]:
 
     try:
         with opened(path) as file:
-            found = np.load(file, allow_pickle=False)
+            values = np.load(file, allow_pickle=False)
     except Exception as error:  # as above
         raise ValueError(str(error)[:200] or type(error).__name__) from error
-    if not isinstance(found, np.ndarray):
+    if not isinstance(values, np.ndarray):
         raise ValueError("it holds more than one array")
-    return found
+    return values
 
 
 def _refused(name: str) -> NoReturn:

@@ -31,10 +31,10 @@ def landscape(network: str, images: str, samples: int, epochs: int, seed: int) -
         text = data.characters(samples, length=16, test=2)
         net = models.transformer(len(ALPHABET), 16, layers=2, width=16, heads=2)
         return _trained(net, text.train, epochs, seed)
-    found = data.load(images, view="7x7", train=samples, test=10)
+    digits = data.load(images, view="7x7", train=samples, test=10)
     if network == "mlp":
-        return _trained(nn.Sequential(nn.Flatten(), models.ffnn([49, 40, 30, 20, 10])), found.train, epochs, seed)
-    return _trained(models.convnet([1, 15, 20, 10]), found.train, epochs, seed)
+        return _trained(nn.Sequential(nn.Flatten(), models.ffnn([49, 40, 30, 20, 10])), digits.train, epochs, seed)
+    return _trained(models.convnet([1, 15, 20, 10]), digits.train, epochs, seed)
 
 
 def _trained(net: nn.Module, samples: tuple[torch.Tensor, torch.Tensor], epochs: int, seed: int) -> bs.Landscape:

@@ -90,8 +90,8 @@ def _kept(file: Path, measure: Callable[[], Any], scratch: Scratch) -> tuple[dic
             raise Unfinished
         row, missing = measure()
         write_whole(file, json.dumps(plain({"row": row, "missing": missing}), allow_nan=False).encode())
-    found = json.loads(file.read_text())
-    return found["row"], found["missing"]
+    stored = json.loads(file.read_text())
+    return stored["row"], stored["missing"]
 
 
 def digest(task: Task) -> str:

@@ -102,12 +102,12 @@ def draw(checkpoints: pd.DataFrame, stages: pd.DataFrame, task: str) -> Any:
 
 def page(made: Mapping[str, pd.DataFrame], origin: Mapping[str, Any]) -> str:
     """`README.md`."""
-    settings, found = origin["settings"], summary(made)
+    settings, results = origin["settings"], summary(made)
     whole = made["checkpoints"][made["checkpoints"]["part"] == ""]
     return "\n".join([
         "# Does λ̂ mark the stages of a transformer's training?", "",
         answer(made), "",
-        *[f"![{task} through training]({task}.png)\n" for task in dict.fromkeys(found["task"])],
+        *[f"![{task} through training]({task}.png)\n" for task in dict.fromkeys(results["task"])],
         "## The trainings", "",
         "Text is learnt by two layers of attention alone; regression in context by layers with an MLP. Shades are "
         "intervals of where a stage ends. A stage is a straight piece of the curve over the logarithm of the step.", "",
@@ -119,7 +119,7 @@ def page(made: Mapping[str, pd.DataFrame], origin: Mapping[str, Any]) -> str:
                  f"{row['last_basin']:.3g} ± {row['last_basin_stderr']:.2g}",
                  f"{row['in_context']:.3f} ± {row['in_context_stderr']:.3f}".replace("-", "−"),
                  _or_none(row["prefix"], ".2f"), _or_none(row["formed"], ".0f"), f"{row['opposed']:.0%}")
-                for row in found.to_dict("records")
+                for row in results.to_dict("records")
             ],
         ),
         "## Ends of stages", "",
@@ -145,13 +145,13 @@ def page(made: Mapping[str, pd.DataFrame], origin: Mapping[str, Any]) -> str:
 
 def answer(made: Mapping[str, pd.DataFrame]) -> str:
     """The first line: do basin and loss share the ends of their stages, and did the basin rise as the loss fell?"""
-    found, (met, count) = summary(made), shared_ends(made["stages"])
-    formed = int(found["formed"].notna().sum())
-    texts = int((found["task"] == "text").sum())
+    results, (met, count) = summary(made), shared_ends(made["stages"])
+    formed = int(results["formed"].notna().sum())
+    texts = int((results["task"] == "text").sum())
     said = [
         f"Of {count} ends of stages that the basin has, {met} overlap with one of the loss."
         if count else "The basin shows no end of a stage in any training.",
-        f"Between checkpoints where the loss falls, the basin rises in {found['opposed'].mean():.0%}.",
+        f"Between checkpoints where the loss falls, the basin rises in {results['opposed'].mean():.0%}.",
     ]  # fmt: skip
     if texts:
         said.append(f"Heads that match prefixes form in {formed} of {texts} trainings on text.")

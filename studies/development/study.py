@@ -160,16 +160,16 @@ class DevelopmentStudy(Study):
         data = digest(task)
         folder = trained(task, job.moments, job.rate, job.batch, job.seed, scratch)
         how: dict[str, Any] = {"budget": budget(job.budget), "rtol": job.rtol, "seed": 0}
-        found = developed(task, folder, job.sequences, job.parts, how, scratch)
-        table = found.to_dataframe().to_dict("records")
+        result = developed(task, folder, job.sequences, job.parts, how, scratch)
+        table = result.to_dataframe().to_dict("records")
         rows = [{name: value for name, value in row.items() if value == value} for row in table]  # without NaN
         shared: dict[str, Any] = {
             "data": data,
-            **{f"share{axis + 1}": share for axis, share in enumerate(found.shares)},
+            **{f"share{axis + 1}": share for axis, share in enumerate(result.shares)},
         }
         ends = [
             {"curve": name, "end": each.at, "end_low": each.low, "end_high": each.high, "support": each.support}
-            for name, own in found.boundaries.items()
+            for name, own in result.boundaries.items()
             for each in own
         ]
         return Result([{"kind": "checkpoint", **shared, **row} for row in rows]

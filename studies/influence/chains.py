@@ -43,8 +43,8 @@ def rounded(seed: int, steps: int = 600) -> Array:
         losses.append(INIT + (delta.float().square().sum(1) * 0.5).to(torch.bfloat16).float())
         weights -= (0.5 * 1e-5 * (NBETA + GAMMA) * delta).to(torch.bfloat16)
         weights += 1e-5**0.5 * torch.randn(weights.shape, generator=generator).to(torch.bfloat16)
-    kept: Array = torch.stack(losses, 1).to(torch.bfloat16).float().numpy()
-    return kept
+    recorded: Array = torch.stack(losses, 1).to(torch.bfloat16).float().numpy()
+    return recorded
 
 
 # Each kind, as the auditor names it: chains that have it, and what else is known of them.

@@ -53,12 +53,12 @@ def regression(samples: int, inputs: int, queries: int, draws: int, seed: int) -
                         progress=False)  # fmt: skip
     rows = []
     for method in ("draws", "controlled"):
-        found = bs.influence(post, (x[samples:], y[samples:]), method=method, progress=False)
-        scores = (found.values - truth) / found.stderr
+        result = bs.influence(post, (x[samples:], y[samples:]), method=method, progress=False)
+        scores = (result.values - truth) / result.stderr
         rows.append({
-            "method": method, "entries": truth.size, "correlation": _correlation(found.values, truth),
+            "method": method, "entries": truth.size, "correlation": _correlation(result.values, truth),
             "z_spread": float(scores.std()), "z_mean": float(scores.mean()),
-            "error": float(np.linalg.norm(found.values - truth) / np.linalg.norm(truth)), "verdict": found.verdict,
+            "error": float(np.linalg.norm(result.values - truth) / np.linalg.norm(truth)), "verdict": result.verdict,
         })  # fmt: skip
     return rows
 
@@ -69,13 +69,13 @@ def _exact(x: Tensor, residual: Tensor, samples: int, nbeta: float, gamma: float
     hessian = train.T @ train / samples
     sigma = np.linalg.inv(nbeta * hessian + gamma * np.eye(rows.shape[1]))
     between = train @ sigma @ rows[samples:].T
-    found: Array = np.outer(residual[:samples], residual[samples:]) * between + 0.5 * between**2
+    covariances: Array = np.outer(residual[:samples], residual[samples:]) * between + 0.5 * between**2
     first, last = (
         Observable((-float(residual[k]) * rows[k]).tolist(), np.outer(rows[k], rows[k]).tolist()) for k in (0, -1)
     )
     check = covariance(first, last, hessian.tolist(), nbeta, gamma)
-    assert abs(check - found[0, -1]) < 1e-9 * (1 + abs(check))  # the library's own exact answer
-    return found
+    assert abs(check - covariances[0, -1]) < 1e-9 * (1 + abs(check))  # the library's own exact answer
+    return covariances
 
 
 # ---------------------------------------------------------------------- against retraining
@@ -112,8 +112,8 @@ def _influences(
     yield "gradients", np.nan, -(gradients[0] @ gradients[1].T).double().numpy()
     nbeta = float(land.n)
     for each in dampings:
-        found = bs.influence(land, test, method="ekfac", nbeta=nbeta, gamma=each * nbeta * decay, progress=False)
-        yield "EK-FAC", each, found.values
+        result = bs.influence(land, test, method="ekfac", nbeta=nbeta, gamma=each * nbeta * decay, progress=False)
+        yield "EK-FAC", each, result.values
     post = drawn(land, damping * decay, draws, seed)
     yield "draws", damping, bs.influence(post, test, progress=False).values
     yield "controlled", damping, bs.influence(post, test, method="controlled", progress=False).values
@@ -140,7 +140,7 @@ def mislabelled(
     land = bs.Landscape(network({name: each[0] for name, each in weights.items()}), "cross_entropy", (x, given))
     nbeta, gamma = float(samples), damping * samples * decay
     classical = bs.influence(land, method="ekfac", nbeta=nbeta, gamma=gamma, progress=False)
-    found = {
+    result = {
         "draws": drawn(land, damping * decay, draws, seed).observe(progress=False).variance,
         "EK-FAC": -classical.values.diagonal(),
         "gradients": sample_gradients(land).square().sum(1).double().numpy(),
@@ -149,7 +149,7 @@ def mislabelled(
     count, true = int(wrong.sum()), wrong.numpy()
     return [
         {"method": method, "precision": float(true[np.argsort(-values)[:count]].mean())}
-        for method, values in found.items()
+        for method, values in result.items()
     ]
 
 
@@ -162,24 +162,24 @@ def kernel(samples: int, duplicates: int, decay: float, steps: int, damping: flo
     x, y = torch.cat([x, x[:duplicates]]), torch.cat([y, y[:duplicates]])
     weights = trained((x, y), torch.ones(1, samples), decay, steps, seed)
     land = bs.Landscape(network({name: each[0] for name, each in weights.items()}), "cross_entropy", (x, y))
-    found = bs.loss_kernel(drawn(land, damping * decay, draws, seed), progress=False)
+    result = bs.loss_kernel(drawn(land, damping * decay, draws, seed), progress=False)
     classes = y.numpy()
     rows: list[Row] = []
     first, second = np.triu_indices(samples, 1)
     twice = second - first == samples - duplicates
-    value, same = found.values[first, second], classes[first] == classes[second]
+    value, same = result.values[first, second], classes[first] == classes[second]
     for one in range(10):
         for other in range(one, 10):
             pair = ~twice & (np.minimum(classes[first], classes[second]) == one)
             pair &= np.maximum(classes[first], classes[second]) == other
             rows.append({"one": one, "other": other, "value": float(value[pair].mean())})
-    top = {(row, column) for row, column, *_ in found.pairs(duplicates)}
+    top = {(row, column) for row, column, *_ in result.pairs(duplicates)}
     planted = {(place, place + samples - duplicates) for place in range(duplicates)}
     rows.append({
         "within": float(value[same & ~twice].mean()), "between": float(value[~same].mean()),
         "twice": float(value[twice].mean()), "planted": duplicates, "found": len(top & planted),
-        "apart": _above(value[same & ~twice], value[~same]), "verdict": found.verdict,
-        "stderr": float(np.sqrt(np.mean(found.stderr**2))),
+        "apart": _above(value[same & ~twice], value[~same]), "verdict": result.verdict,
+        "stderr": float(np.sqrt(np.mean(result.stderr**2))),
     })  # fmt: skip
     return rows
 
@@ -201,18 +201,18 @@ def heads(
     land = bs.Landscape(net, "cross_entropy", _shifted(repeating(pieces, periods, CONTEXT)))
     known = {part.name: part.name for part in land.parts("head")}
     probes = {"repeating": _shifted(again), "not repeating": _shifted(other[samples:])}
-    found = bs.susceptibilities(
+    result = bs.susceptibilities(
         land, known, probes, nbeta=nbeta, gamma=gamma, sampler="minibatch", batch_size=samples // 2, chains=walkers,
         draws=draws, budget=bs.Nominal(budget * len(known)), seed=seed, progress=False,
     )  # fmt: skip
     attends = attention_to_what_followed(net, again, PERIOD).flatten().tolist()
     return [
         {
-            "head": name, "attends": attends[row], "probe": probe, "value": float(found.values[row, column]),
-            "stderr": float(found.stderr[row, column]), "verdict": found.verdict,
+            "head": name, "attends": attends[row], "probe": probe, "value": float(result.values[row, column]),
+            "stderr": float(result.stderr[row, column]), "verdict": result.verdict,
         }
-        for row, name in enumerate(found.rows)
-        for column, probe in enumerate(found.columns)
+        for row, name in enumerate(result.rows)
+        for column, probe in enumerate(result.columns)
     ]  # fmt: skip
 
 
@@ -228,10 +228,10 @@ def audited(kind: str, seeds: int, seed: int) -> list[Row]:
     rows = []
     for number in range(seed, seed + seeds):
         losses, facts = (chains.sgld(number), chains.SOUND) if kind == "sound" else chains.DEFECTS[kind](number)
-        found = bs.audit(losses, **{**chains.KNOWN, **facts})
-        right = found.verdict == "ok" if kind == "sound" else kind in found.defects
-        rows.append({"right": right, "verdict": found.verdict, "said": "; ".join(found.defects),
-                     "llc": found.llc.value, "exact": chains.LLC})  # fmt: skip
+        result = bs.audit(losses, **{**chains.KNOWN, **facts})
+        right = result.verdict == "ok" if kind == "sound" else kind in result.defects
+        rows.append({"right": right, "verdict": result.verdict, "said": "; ".join(result.defects),
+                     "llc": result.llc.value, "exact": chains.LLC})  # fmt: skip
     return rows
 
 

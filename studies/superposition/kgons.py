@@ -110,5 +110,5 @@ def place(kgon: Kgon) -> tuple[Array, Array]:
     if kgon.corners not in _STARTS:
         return at(1.0, 0.0)  # corners at right angles or more do not see each other: the fit is exact
     options = {"xatol": 1e-12, "fatol": 1e-16, "maxiter": 4000}
-    found = minimize(lambda p: potential(*at(*p)), _STARTS[kgon.corners], method="Nelder-Mead", options=options)
-    return at(*found.x)
+    minimum = minimize(lambda p: potential(*at(*p)), _STARTS[kgon.corners], method="Nelder-Mead", options=options)
+    return at(*minimum.x)

@@ -82,17 +82,17 @@ def trained(
     bias.requires_grad_()
     generator = torch.Generator().manual_seed(seed + 1_000_003)
     x = inputs(each)
-    kept = []
+    checkpoints = []
     for step in range(max(moments) + 1):
         if step in moments:
-            kept.append((weights.detach().clone(), bias.detach().clone()))
+            checkpoints.append((weights.detach().clone(), bias.detach().clone()))
         loss = squared(torch.relu(x @ weights.T @ weights + bias), x).mean()
         gradients = torch.autograd.grad(loss, (weights, bias))
         with torch.no_grad():
             for parameter, gradient in zip((weights, bias), gradients, strict=True):
                 shake = torch.randn(gradient.shape, generator=generator, dtype=torch.float64)
                 parameter -= rate * (gradient + noise * shake)
-    return kept
+    return checkpoints
 
 
 def shape(weights: Tensor, bias: Tensor) -> str:

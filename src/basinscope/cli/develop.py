@@ -71,7 +71,7 @@ def develop(
 
     sys.path.insert(0, str(Path.cwd()))  # as `python -m` has it: functions of the folder one works in
     subject = Subject.load(model, data, loss, device) if model else None
-    found = developed(
+    result = developed(
         checkpoints,
         model=None if subject is None else subject.network,
         loss=loss if subject is None else subject.loss,
@@ -79,12 +79,12 @@ def develop(
         revisions=_split(revisions), parts=_split(parts) if parts != "none" else (), nbeta=nbeta, gamma=gamma,
         sampler=sampler, rtol=rtol, budget=budget, seed=seed, keep=keep, progress=not quiet,
     )  # fmt: skip
-    found.write(out)
+    result.write(out)
     console = Console(highlight=False, quiet=quiet or as_json)
-    console.print(escape(str(found)), soft_wrap=True)
+    console.print(escape(str(result)), soft_wrap=True)
     console.print(f"\nwrote [bold]{escape(str(out))}[/bold]", soft_wrap=True)
     if as_json:
-        typer.echo(json.dumps(found.to_dict(), ensure_ascii=False, allow_nan=False))
+        typer.echo(json.dumps(result.to_dict(), ensure_ascii=False, allow_nan=False))
 
 
 def _split(text: str) -> tuple[str, ...]:

@@ -120,9 +120,9 @@ class LanguageOperator:
                 return head(self._state(point), read)
 
             if self.name == "fisher":
-                found, back = vjp(scores, self._point, at)
+                values, back = vjp(scores, self._point, at)
                 _, change = jvp(scores, (self._point, at), (way, to))
-                own, turned[piece] = back(_curved(found, change, wanted))
+                own, turned[piece] = back(_curved(values, change, wanted))
             else:
 
                 def losses(point: Parameters, read: Tensor, wanted: Tensor = wanted) -> Tensor:

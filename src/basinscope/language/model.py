@@ -185,9 +185,9 @@ class LanguageModel:
 
     def leaves(self) -> dict[str, Leaf]:
         """The module's own tensors that are free, by name, with which part of them is."""
-        own = dict(self.module.named_parameters())
+        tensors = dict(self.module.named_parameters())
         return {
-            name: Leaf(own[piece.parameter] if (piece := self._slices.get(name)) else own[name], piece)
+            name: Leaf(tensors[piece.parameter] if (piece := self._slices.get(name)) else tensors[name], piece)
             for name in self.parameters
         }
 
@@ -231,13 +231,13 @@ class LanguageModel:
         roots = {}
         for name, leaf in self.leaves().items():
             state = self._optimizer.state.get(leaf.tensor, {})
-            found = next((state[key] for key in _MOMENTS if key in state), None)
-            if found is None:
+            moments = next((state[key] for key in _MOMENTS if key in state), None)
+            if moments is None:
                 raise InputError(
                     f"the optimizer keeps no second moment of '{name}': expected one such as Adam or RMSprop that has "
                     f"trained this very module — or leave optimizer out"
                 )
-            roots[name] = float(leaf._replace(tensor=found).value().mean(dtype=torch.float64)) ** 0.5
+            roots[name] = float(leaf._replace(tensor=moments).value().mean(dtype=torch.float64)) ** 0.5
         return roots
 
     # ------------------------------------------------------------------ data
@@ -262,10 +262,10 @@ class LanguageModel:
         """What the model has, by the names that `restrict` takes; as `Landscape.parts`."""
         if kind is not None and kind not in KINDS:
             raise InputError(f"kind must be one of {', '.join(KINDS)}, got {kind!r}")
-        own = dict(self.module.named_parameters())
-        sliced = {piece.parameter: own[piece.parameter] for piece in self._slices.values()}
-        found = parts_of(self.module, {**self.parameters, **sliced}, self._slices.values())
-        return tuple(part for part in found if kind in (None, part.kind))
+        tensors = dict(self.module.named_parameters())
+        sliced = {piece.parameter: tensors[piece.parameter] for piece in self._slices.values()}
+        parts = parts_of(self.module, {**self.parameters, **sliced}, self._slices.values())
+        return tuple(part for part in parts if kind in (None, part.kind))
 
     def restrict(self, *patterns: str) -> LanguageModel:
         """The same model as a function of the weights whose names match, such as `layer 3 head 5`.
@@ -336,10 +336,10 @@ def surely(act: Any) -> None:
 
 def _free(module: nn.Module) -> Iterator[tuple[str, Tensor]]:
     """The parameters that may move, refused where no walk could."""
-    found = [(name, each) for name, each in module.named_parameters() if each.requires_grad and each.numel()]
-    if not found:
+    parameters = [(name, each) for name, each in module.named_parameters() if each.requires_grad and each.numel()]
+    if not parameters:
         raise InputError("the model has no trainable parameters: set requires_grad=True on those to be measured")
-    devices = sorted({str(each.device) for _, each in found})
+    devices = sorted({str(each.device) for _, each in parameters})
     if len(devices) > 1:
         raise InputError(
             f"the weights are on different devices, {', '.join(devices)} — load the model on one device, without "
@@ -347,7 +347,7 @@ def _free(module: nn.Module) -> Iterator[tuple[str, Tensor]]:
         )
     if devices == ["meta"]:
         raise InputError("the model is on the meta device, without values — load its weights first")
-    for name, each in found:
+    for name, each in parameters:
         if not each.is_floating_point():
             raise InputError(f"parameter '{name}' has dtype {each.dtype}: only real weights have a landscape")
         if each._post_accumulate_grad_hooks:
@@ -355,7 +355,7 @@ def _free(module: nn.Module) -> Iterator[tuple[str, Tensor]]:
                 f"parameter '{name}' has a hook that takes its gradient as it arrives, as of an optimizer in backward, "
                 f"which would move it while it is measured — remove that hook first"
             )
-    yield from found
+    yield from parameters
 
 
 def _is_of_transformers(module: nn.Module) -> bool:

@@ -75,8 +75,8 @@ def _heads(
         reason = f"{len(heads)} heads would take about {duration(needed)} — call {call}" if heads else ""
         return {"llc_of_heads": Estimate.failed("llc_of_heads", reason)} if heads else {}
     given = {name: value for name, value in settings.items() if name not in ("nbeta", "gamma")}
-    found = llc_by_part(land, progress=False, nbeta=whole.diagnostics["nbeta"], **given)
-    return {f"llc_of_{name.replace(' ', '_')}": followable("llc", estimate) for name, estimate in found.items()}
+    by_head = llc_by_part(land, progress=False, nbeta=whole.diagnostics["nbeta"], **given)
+    return {f"llc_of_{name.replace(' ', '_')}": followable("llc", estimate) for name, estimate in by_head.items()}
 
 
 def _curvature(

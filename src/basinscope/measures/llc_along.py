@@ -135,8 +135,8 @@ def llc_along(
         (['no', 'no', 'yes'], ['yes', 'yes', 'yes'])
     """
     nbeta, gamma, chosen = checked_of_ladders(settings)
-    found = series_of(checkpoints, model=model, loss=loss, data=data)
-    lands = dict(zip(found.names, found, strict=True))
+    series = series_of(checkpoints, model=model, loss=loss, data=data)
+    lands = dict(zip(series.names, series, strict=True))
     last = list(lands.values())[-1]
     sharp = Resolution(resolution(last, nbeta).nbeta, resolution(last, gamma=gamma).gamma)
     samplers = [Sampler(land, chosen) for land in lands.values()]

@@ -72,14 +72,14 @@ def stages(
     fit = _fit(x, y, ends)
     rng = np.random.default_rng(seed)
     left = y - fit
-    found, same = [], 0
+    boundaries, same = [], 0
     for _ in range(_RESAMPLED):
         again = fit + rng.choice(left, len(left)) * math.sqrt(len(x) / max(1, len(x) - 2 * count))
         costs = _costs(x, again)
-        found.append([_between(x, end) for end in _ends(costs, len(x), count)])
+        boundaries.append([_between(x, end) for end in _ends(costs, len(x), count)])
         same += _pieces(costs, len(x), most) == count
     tail = (1 - level) / 2
-    low, high = np.quantile(np.array(found), [tail, 1 - tail], axis=0)
+    low, high = np.quantile(np.array(boundaries), [tail, 1 - tail], axis=0)
     return [
         Boundary(math.exp(_between(x, end)), math.exp(low[place]), math.exp(high[place]), same / _RESAMPLED)
         for place, end in enumerate(ends)

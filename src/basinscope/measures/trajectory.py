@@ -46,8 +46,8 @@ def principal_components(rows: Sequence[NDArray[np.float32]], count: int = 3) ->
     gram = np.asarray(centred @ centred.T, dtype=np.float64)
     values, vectors = np.linalg.eigh(gram)
     order = np.argsort(values)[::-1][:count]
-    kept = np.maximum(values[order], 0.0)
-    where = vectors[:, order] * np.sqrt(kept)
+    positive = np.maximum(values[order], 0.0)
+    where = vectors[:, order] * np.sqrt(positive)
     signs = np.where(where[-1] < 0, -1.0, 1.0)
     total = max(float(np.trace(gram)), 1e-300)
-    return where * signs, kept / total
+    return where * signs, positive / total

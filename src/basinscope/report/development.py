@@ -139,9 +139,9 @@ class Development:
             f"{_real(last.get('llc_basin')):.4g}; λ̂ at the end {last['llc']:.4g} ± {last['llc_stderr']:.2g} "
             f"({last['llc_verdict']})",
         ]
-        for name, found in self.boundaries.items():
-            listed = ", ".join(f"{each.at:.3g} ({each.low:.3g} to {each.high:.3g})" for each in found)
-            lines.append(f"stages of {name} end at {listed}" if found else f"stages of {name}: one")
+        for name, boundaries in self.boundaries.items():
+            listed = ", ".join(f"{each.at:.3g} ({each.low:.3g} to {each.high:.3g})" for each in boundaries)
+            lines.append(f"stages of {name} end at {listed}" if boundaries else f"stages of {name}: one")
         return "\n".join(lines)
 
 
@@ -204,9 +204,9 @@ def develop(
     with tracked(f"{len(series)} checkpoints", progress) as report:
         for place in range(len(series)):
             report(place / len(series), series.names[place])
-            row, found, absent = _measured(series, place, how, tuple(parts), folder)
+            row, result, absent = _measured(series, place, how, tuple(parts), folder)
             rows.append(row)
-            outputs.append(found)
+            outputs.append(result)
             missing |= absent
     return assembled(series.steps, rows, outputs, how, missing)
 
@@ -292,8 +292,8 @@ def _measured(
     key = hashlib.sha256(weights + json.dumps(request).encode()).hexdigest()[:32]
     file = folder / f"{key}.json"
     try:
-        kept = parsed(contents(file))
-        return dict(kept["row"]), outputs, dict(kept["missing"])
+        stored = parsed(contents(file))
+        return dict(stored["row"]), outputs, dict(stored["missing"])
     except (OSError, ValueError, KeyError, TypeError, InputError):
         pass  # not there: it is measured
     row, missing = measured_of(land, name, step, how, kinds)

@@ -20,33 +20,34 @@ _MOST = len(STYLES)  # curves in a chart
 Points = Sequence[tuple[float, float, float]]
 
 
-def page(found: Development) -> str:
+def page(growth: Development) -> str:
     """The page."""
     return (
         templates()
         .get_template("development.html")
         .render(
-            found=found,
-            summary=summary(found),
-            charts=[(title, drawn) for title, drawn in _charts(found) if drawn is not None],
+            growth=growth,
+            summary=summary(growth),
+            charts=[(title, drawn) for title, drawn in _charts(growth) if drawn is not None],
             boundaries=[
                 (_CURVES[name], number(each.at, 3), number(each.low, 3), number(each.high, 3), f"{each.support:.0%}")
-                for name, own in found.boundaries.items()
+                for name, own in growth.boundaries.items()
                 for each in own
             ],
-            verdicts=verdicts(found),
+            verdicts=verdicts(growth),
             downloads=[
-                ("CSV", "development.csv", data_link("text/csv", found.to_dataframe().to_csv(index=False))),
-                ("JSON", "development.json", data_link("application/json", json.dumps(found.to_dict()))),
+                ("CSV", "development.csv", data_link("text/csv", growth.to_dataframe().to_csv(index=False))),
+                ("JSON", "development.json", data_link("application/json", json.dumps(growth.to_dict()))),
             ],
         )
     )
 
 
-def summary(found: Development) -> str:
+def summary(growth: Development) -> str:
     """What happened from the first checkpoint to the last, in sentences."""
-    first, last = found.rows[0], found.rows[-1]
-    said = [f"Over {len(found.rows)} checkpoints the loss goes from {number(first['loss'])} to {number(last['loss'])}."]
+    first, last = growth.rows[0], growth.rows[-1]
+    losses = f"from {number(first['loss'])} to {number(last['loss'])}"
+    said = [f"Over {len(growth.rows)} checkpoints the loss goes {losses}."]
     if "llc_basin" in first and "llc_basin" in last:
         ends = [with_error(row["llc_basin"], row["llc_basin_stderr"]) for row in (first, last)]
         said.append(f"The basin goes from {ends[0]} to {ends[1]}.")
@@ -55,45 +56,45 @@ def summary(found: Development) -> str:
         said.append(
             f"Of all heads {best[0]} matches prefixes best in the end, with {with_error(*best[1])} of at most 1."
         )
-    counts = ", ".join(f"{len(own) + 1} of the {_CURVES[name]}" for name, own in found.boundaries.items())
+    counts = ", ".join(f"{len(own) + 1} of the {_CURVES[name]}" for name, own in growth.boundaries.items())
     if counts:
         said.append(f"Stages that the curves show: {counts}.")
     return " ".join(said)
 
 
-def verdicts(found: Development) -> dict[str, int]:
+def verdicts(growth: Development) -> dict[str, int]:
     """How often each verdict was given to a λ̂, of the network and of its parts."""
     counts = dict.fromkeys(("ok", "doubtful", "failed"), 0)
-    for row in found.rows:
+    for row in growth.rows:
         for point in (row, *row["parts"].values()):
             counts[point["llc_verdict"]] += 1
     return counts
 
 
-def _charts(found: Development) -> list[tuple[str, Markup | None]]:
-    heads = {name: _prefix(found, name) for name in found.rows[-1]["heads"]}
+def _charts(growth: Development) -> list[tuple[str, Markup | None]]:
+    heads = {name: _prefix(growth, name) for name in growth.rows[-1]["heads"]}
     made: list[tuple[str, Markup | None]] = [
-        ("Loss on the measured data", _over(found, {"loss": found.curve("loss")}, "mean loss")),
+        ("Loss on the measured data", _over(growth, {"loss": growth.curve("loss")}, "mean loss")),
         (
             "λ̂ = basin − drop; where w* is no minimum, λ̂ is far below the basin",
-            _over(found, {"basin": found.curve("llc_basin"), "λ̂": found.curve("llc")}, "effective dimension / 2",
-                  floor="llc_basin"),
+            _over(growth, {"basin": growth.curve("llc_basin"), "λ̂": growth.curve("llc")},
+                  "effective dimension / 2", floor="llc_basin"),
         ),
         ("In-context score: loss late in a sequence less that early in it",
-         _over(found, {"in-context score": found.curve("in_context_score")}, "nats a token")),
-        ("Prefix matching of the heads that do it best", _over(found, _largest(heads), "attention")),
+         _over(growth, {"in-context score": growth.curve("in_context_score")}, "nats a token")),
+        ("Prefix matching of the heads that do it best", _over(growth, _largest(heads), "attention")),
     ]  # fmt: skip
     for kind in ("layer", "head", ""):
-        own = {name: found.curve("llc_basin", name) for name in found.parts if _kind(name) == kind}
+        own = {name: growth.curve("llc_basin", name) for name in growth.parts if _kind(name) == kind}
         title = f"Basin of each {kind}" if kind else "Basin of other parts"
-        made.append((f"{title}, the others held fixed", _over(found, _largest(own), "effective dimension / 2")))
+        made.append((f"{title}, the others held fixed", _over(growth, _largest(own), "effective dimension / 2")))
     axes = {
         f"axis {axis + 1}, {share:.0%} of the variance": [
-            (time, where[axis], math.nan) for time, where in zip(found.times, found.components, strict=True)
+            (time, where[axis], math.nan) for time, where in zip(growth.times, growth.components, strict=True)
         ]
-        for axis, share in enumerate(found.shares)
+        for axis, share in enumerate(growth.shares)
     }
-    made.append(("The path through function space along its principal axes", _over(found, axes, "outputs")))
+    made.append(("The path through function space along its principal axes", _over(growth, axes, "outputs")))
     return made
 
 
@@ -102,9 +103,9 @@ def _kind(name: str) -> str:
     return "head" if "head" in words else "layer" if len(words) == 2 and words[0] == "layer" else ""
 
 
-def _prefix(found: Development, name: str) -> list[tuple[float, float, float]]:
-    scores = [row["heads"].get(name, (math.nan, math.nan)) for row in found.rows]
-    return [(time, *score) for time, score in zip(found.times, scores, strict=True)]
+def _prefix(growth: Development, name: str) -> list[tuple[float, float, float]]:
+    scores = [row["heads"].get(name, (math.nan, math.nan)) for row in growth.rows]
+    return [(time, *score) for time, score in zip(growth.times, scores, strict=True)]
 
 
 def _largest(curves: dict[str, list[tuple[float, float, float]]]) -> dict[str, list[tuple[float, float, float]]]:
@@ -117,7 +118,7 @@ def _end(points: Points) -> float:
     return points[-1][1] if math.isfinite(points[-1][1]) else -math.inf
 
 
-def _over(found: Development, curves: dict[str, list[tuple[float, float, float]]], label: str, floor: str = "") -> (
+def _over(growth: Development, curves: dict[str, list[tuple[float, float, float]]], label: str, floor: str = "") -> (
     Markup | None
 ):  # fmt: skip
     """Curves with 90 % bands over the common axis; of the stages, those of the curve itself."""
@@ -128,10 +129,10 @@ def _over(found: Development, curves: dict[str, list[tuple[float, float, float]]
     if floor:  # a λ̂ far below its basin would squeeze the basin to a line
         top = max(y for points in curves.values() for _, y, _ in points if math.isfinite(y))
         edges = [max(edge, -0.25 * top) for edge in edges]
-    times = found.times
+    times = growth.times
     span = Scale(times[0], times[-1], "log") if times[-1] > times[0] else Scale(times[0] / 2, times[0] * 2, "log")
     chart = Chart(f"{', '.join(curves)} over training", span, padded(edges), "step", label, width=860.0, height=260.0)
-    for name, own in found.boundaries.items():
+    for name, own in growth.boundaries.items():
         if _CURVES[name] in curves:
             for each in own:
                 chart.shade(each.low, each.high, "")

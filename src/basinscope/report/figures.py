@@ -139,11 +139,11 @@ def by_layer(measured: Measurement) -> Markup | None:
     rows = []
     for place, (name, (value, size)) in enumerate(layers.items()):
         y = 14 + 24 * place
-        told = f"{number(value, 3)}, {value / total:.0%} of the trace, {size / counted:.0%} of the parameters"
+        label = f"{number(value, 3)}, {value / total:.0%} of the trace, {size / counted:.0%} of the parameters"
         rows.append(
             f'<text x="196" y="{y + 5}" text-anchor="end">{escape(name[-28:])}</text>'
             f'<rect class="reading" x="204" y="{y - 7}" width="{max(1.0, 170 * value / high):.1f}" height="14" rx="2"/>'
-            f'<text x="{212 + max(1.0, 170 * value / high):.1f}" y="{y + 5}">{escape(told)}</text>'
+            f'<text x="{212 + max(1.0, 170 * value / high):.1f}" y="{y + 5}">{escape(label)}</text>'
         )
     title = f"Trace of the Hessian by layer, of {len(layers)} layers"
     return Markup(

@@ -103,8 +103,8 @@ def _others(measured: Measurement) -> str:
     """How many of the other numbers are to be doubted; those that only serve as a reference do not count."""
     verdicts = [each.verdict for name, each in measured.by_name.items() if name not in ("llc", *REFERENCE)]
     shaky = {verdict: verdicts.count(verdict) for verdict in ("doubtful", "failed") if verdict in verdicts}
-    found = " and ".join(f"{count} {verdict}" for verdict, count in shaky.items()) or "none doubtful"
-    return f"λ̂ {measured.llc.verdict}; of {len(verdicts)} other numbers {found}"
+    counts = " and ".join(f"{count} {verdict}" for verdict, count in shaky.items()) or "none doubtful"
+    return f"λ̂ {measured.llc.verdict}; of {len(verdicts)} other numbers {counts}"
 
 
 def _fit(measured: Measurement) -> str:
