@@ -32,6 +32,8 @@ from .parts import KINDS, Part, Piece, parts_of
 from .restriction import chosen, freed, whole
 from .samples import Samples, Tree, dense, map_tensors, read, tensors
 
+_MOST_AT_ONCE, _OUTPUTS = 4096, 2**26  # samples that are evaluated at once, and numbers in their outputs
+
 
 class Landscape:
     """The loss landscape of a trained network around its parameters w*.
@@ -79,6 +81,7 @@ class Landscape:
         self._frozen: Parameters = frozen
         self._slices: dict[str, Piece] = {}  # where free slices of frozen parameters belong
         self._samples = _placed(read(data), self.device, self.dtype)
+        self._entries = 1  # numbers in the output of one sample
         self._mended = False  # whether the network uses functions whose derivatives are mended
         self._check_model()
 
@@ -210,8 +213,10 @@ class Landscape:
         """The samples at `indices`, on the parameters' device."""
         return self._samples.take(indices.to(self._samples.device)).to(self.device)
 
-    def per_sample(self, parameters: Mapping[str, Tensor] | None = None, batch_size: int = 4096) -> Tensor:
+    def per_sample(self, parameters: Mapping[str, Tensor] | None = None, batch_size: int | None = None) -> Tensor:
         """l_i(w) for all n samples (at w* unless given), in float64.
+
+        Unless a `batch_size` is given, as many samples go through the network at once as have outputs of 256 MB.
 
         Examples:
             >>> import torch, basinscope as bs
@@ -220,8 +225,9 @@ class Landscape:
             [0.5, 0.5, 0.5]
         """
         point = self.parameters if parameters is None else parameters
+        size = batch_size or max(1, min(_MOST_AT_ONCE, _OUTPUTS // self._entries))
         with torch.no_grad():
-            return torch.cat([self.losses(point, batch).double() for batch in self.batches(batch_size)])
+            return torch.cat([self.losses(point, batch).double() for batch in self.batches(size)])
 
     # ------------------------------------------------------------------ flat vectors
 
@@ -392,6 +398,8 @@ class Landscape:
             with Mended() as mode:
                 output = self.outputs(self.parameters, few.inputs)
             self._mended |= mode.used
+            scores = output if isinstance(output, Tensor) else getattr(output, "logits", None)
+            self._entries = max(1, scores.numel() // few.n) if isinstance(scores, Tensor) else 1
             _losses.check_labels(self.loss, output, few.target, self._samples.target)
             values = self.loss.per_sample(output, few.target)
         _losses.check_values(values, few.n)

@@ -79,6 +79,19 @@ def test_the_checkpoints_of_a_run(tmp_path):
         assert torch.equal(land.per_sample(), own.per_sample())
 
 
+def test_outputs_of_all_sequences_are_never_in_memory_at_once(monkeypatch):
+    net, sizes = made("GPT-2"), []
+    net.lm_head.register_forward_hook(lambda _, __, scores: sizes.append(len(scores)))
+    whole = bs.Landscape.from_pretrained(net, tokens(50)).per_sample()
+    assert max(sizes) == 50
+    sizes.clear()
+    monkeypatch.setattr("basinscope.landscape._OUTPUTS", 3 * LENGTH * VOCABULARY)
+    few = bs.Landscape.from_pretrained(net, tokens(50))
+    torch.testing.assert_close(few.per_sample(), whole)
+    assert max(sizes[1:]) == 8  # the first look takes eight
+    assert few.per_sample(batch_size=50).shape == whole.shape
+
+
 def test_what_is_refused(tmp_path):
     net = made("GPT-2")
     with pytest.raises(bs.InputError, match=r"sequences have 9 tokens: GPT2LMHeadModel takes at most 8 — cut them"):
