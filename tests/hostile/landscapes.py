@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from scipy import ndimage
 from torch import Tensor, nn
 
 import basinscope as bs
@@ -33,15 +34,22 @@ def basin(energy: Energy, at: Sequence[float], n: int = 400, dtype: torch.dtype 
     return bs.Landscape(Basin(energy, at, dtype), lambda o, t: o + 0 * t, (zeros[:, None], zeros))
 
 
-def quadrature(energy: Energy, at: Sequence[float], nbeta: float, gamma: float) -> float:
-    """nβ(E[K] − K(w*)) over exp(−nβK − γ‖w − w*‖²/2), on a grid of one or two axes."""
+def quadrature(energy: Energy, at: Sequence[float], nbeta: float, gamma: float, barrier: float | None = None) -> float:
+    """nβ(E[K] − K(w*)) over exp(−nβK − γ‖w − w*‖²/2), on a grid of one or two axes.
+
+    With a `barrier` only over where that many nats above w* lead: another basin that chains cannot reach does not count.
+    """
     centre, reach = torch.tensor(at, dtype=torch.float64), 12 / gamma**0.5
     count = 400_001 if len(at) == 1 else 1201
     axes = [torch.linspace(float(c) - reach, float(c) + reach, count, dtype=torch.float64) for c in centre]
     grid = axes[0][None] if len(at) == 1 else torch.stack(torch.meshgrid(*axes, indexing="ij"))
     excess = energy(grid) - energy(centre)
     squares = sum((grid[i] - centre[i]) ** 2 for i in range(len(at)))
-    weights = (-nbeta * excess - gamma / 2 * squares).flatten().softmax(0)
+    nats = nbeta * excess + gamma / 2 * squares
+    if barrier is not None:
+        places, _ = ndimage.label((nats < barrier).numpy())
+        nats = nats.masked_fill(torch.as_tensor(places != places[(count // 2,) * len(at)]), float("inf"))
+    weights = (-nats).flatten().softmax(0)
     return float(nbeta * (weights * excess.flatten()).sum())
 
 
