@@ -243,7 +243,7 @@ def studies(known: Sequence[Study], report: Any) -> Iterator[Study]:
     for place, (_, wanted, _) in PLACES.items():
         done = [study for study in known if study.place == place]
         struck = sum(sum(json.loads(study.strikes).values()) for study in done)
-        seed = 1000 * list(PLACES).index(place) + len(done)
+        seed = 1000 * list(PLACES).index(place) + 1 + max((study.seed % 1000 for study in done), default=-1)
         while struck < wanted:
             study = disturbed(place, seed, min(_PER_STUDY, wanted - struck))
             struck, seed = struck + sum(json.loads(study.strikes).values()), seed + 1

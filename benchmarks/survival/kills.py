@@ -209,6 +209,8 @@ def _wrong(code: int, told: str, fatal: str) -> list[str]:
     if not fatal:
         return wrong + ([f"it ended with {code}: {told[-500:]}"] if code > 0 else [])
     fault = FAULTS[fatal]
+    if code < 0 and "jobs stored" in told:
+        return wrong  # it had said how it ended, and was about to leave
     if code and (code != fault.code or fault.words not in told):
         wrong.append(f"of {fatal!r} it ended with {code}, not {fault.code}: {told[-500:]}")
     return wrong

@@ -156,6 +156,8 @@ _MEASURES = [
         refused(f"soft_rank by Lanczos: {_spelled(options)}", rank(weight_decay=0.1, method="lanczos", **options))
         for options in ({"rtol": 0}, {"rtol": -1}, {"rtol": NAN}, {"rtol": "a"}, {"seed": "a"}, {"seed": 2**70}, {"seed": 0.5})
     ),
+    *(refused(f"soft_rank, exactly: rtol={value!r}", rank(weight_decay=0.1, rtol=value)) for value in (-1, NAN, "a", torch.tensor([1.0, 2.0]))),
+    works("spectrum: rtol as a fraction of whole numbers", lambda _: bool(torch.isfinite(torch.as_tensor(bs.spectrum(LAND, rtol=Fraction(1, 3), progress=False).largest)).all())),
     right("soft_rank: weight decay as NumPy's float", rank(weight_decay=np.float32(0.5)), float((EIGENVALUES / (EIGENVALUES + 0.5)).sum())),
     right("soft_rank: weight decay of 1e300", rank(weight_decay=1e300), 0.0),
     honest("soft_rank: weight decay of 1e-300", lambda _: (rank(weight_decay=1e-300)(_), 15.0)),

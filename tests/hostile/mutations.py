@@ -116,7 +116,7 @@ def sound(kind: str) -> bytes:
     if kind == "population":
         return _written(lambda folder: _population().train(4, checkpoint=folder / "p.npz", progress=False), "p.npz")
     if kind == "yaml":
-        return b"function: math:sqrt\ntitle: Roots\ngrid:\n  x: [1, 2.5, 1e-3]\nversion: 3\n"
+        return b"function: hostile.stores:square\ntitle: Squares\ngrid:\n  x: [1, 2, 30]\nversion: 3\n"
     if kind == "chains":
         return npz(loss=SOUND[:2, :40], nbeta=3.0, burn_in=10)
     if kind == "chains in JSON":
@@ -145,7 +145,13 @@ def _read_training(path: Path) -> None:
         load_checkpoint(path)
 
 
+@cache
+def _table() -> bytes:
+    return _written(_reported, "out/table.parquet")
+
+
 def _restore(path: Path) -> None:
+    (path.parent / "table.parquet").write_bytes(_table())
     restore(SQUARES, path.parent, Store(path.parent / "store"))
 
 

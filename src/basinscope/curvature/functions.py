@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..checks import fraction
 from ..errors import InputError
 from ..estimates import Check, Estimate
 from ..landscape import Landscape
@@ -52,7 +53,7 @@ def trace_function(
     """Tr h(Λ^(−1/2) A Λ^(−1/2)) for every weight decay, from one factorization or one set of Lanczos runs."""
     if matrix not in ("hessian", "fisher", "covariance"):
         raise InputError(f"matrix must be 'hessian', 'fisher' or 'covariance', got {matrix!r}")
-    decay = read_decay(land, weight_decay)
+    decay, rtol = read_decay(land, weight_decay), fraction("rtol", rtol)
     if method == "auto":
         method = "lanczos" if isinstance(land, LanguageModel) else choose(land, matrix)
     common: dict[str, Any] = {"matrix": matrix, "method": method, "parameters": land.dimension, "samples": land.n}

@@ -75,7 +75,7 @@ def traced(
         rtol: relative standard error to reach.
         report: called with the fraction done and a line of text.
     """
-    fraction("rtol", rtol)
+    rtol = fraction("rtol", rtol)
     generator = torch.Generator().manual_seed(whole_seed(seed))
     draw = signs(operator) if starts is None else starts
     fixed: Tridiagonal | None = None

@@ -44,7 +44,7 @@ def operator_norm(
         4.5
     """
     check_landscape(land)
-    fraction("rtol", rtol)
+    rtol = fraction("rtol", rtol)
     whole("max_products", max_products, 1)
     whole_seed(seed)
     with tracked(f"Norm of the {matrix}", progress) as report:

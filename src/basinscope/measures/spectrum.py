@@ -153,7 +153,7 @@ def spectrum(
     """
     check_differentiable(land)
     k, probes, steps = whole("k", k, 1), whole("probes", probes, 1, 10**6), whole("steps", steps, 1, 10**6)
-    fraction("rtol", rtol)
+    rtol = fraction("rtol", rtol)
     seed = whole_seed(seed)
     product = operator(land, matrix, memory=memory)
     first = min(k, land.dimension)

@@ -67,7 +67,7 @@ def trace(
     check_differentiable(land)
     if matrix not in ("hessian", "fisher", "covariance"):
         raise InputError(f"matrix must be 'hessian', 'fisher' or 'covariance', got {matrix!r}")
-    fraction("rtol", rtol)
+    rtol = fraction("rtol", rtol)
     whole("max_products", max_products, 2)
     whole_seed(seed)
     with tracked(f"Trace of the {matrix}", progress) as report:
