@@ -35,13 +35,13 @@ class SuperpositionSettings(Settings):
     starts: tuple[str, ...] = ("random", "4++")
     seeds: tuple[int, ...] = (0, 1, 2)
     steps: int = 10_000
-    checkpoints: int = 14
+    checkpoints: int = 10
     rate: float = 0.3
     noise: float = 0.03
     each: int = 50
     nbeta: float = 1e6
     gamma: float = 300.0
-    budget: tuple[float, float] = (2.0, 0.5)
+    budget: tuple[float, float] = (2.0, 0.4)
     seed: int = 0
 
 
@@ -121,7 +121,7 @@ class SuperpositionStudy(Study):
         for step, (weights, bias) in zip(job.moments, points, strict=True):
             land = landscape(weights, bias, job.each)
             loss = float(land.per_sample().mean())
-            estimate = bs.llc(land, rtol=0.03, **how)
+            estimate = bs.llc(land, rtol=0.05, **how)
             rows.append({"step": step, "loss": loss, "shape": shape(weights, bias), **estimate.columns("llc")})
         return Result(rows)
 
