@@ -74,8 +74,7 @@ def trained(
 ) -> list[tuple[Tensor, Tensor]]:
     """(W, b) at these steps of w ← w − rate · (∇L + noise · ξ), with ξ standard normal.
 
-    The last parts of the noise are what minibatches would bring: without it, gradient descent stays for good at the
-    first minimum that it meets.
+    The noise stands for that of minibatches: without it, gradient descent never leaves a minimum.
     """
     weights, bias = start(kind, seed)
     weights.requires_grad_()

@@ -21,25 +21,25 @@ class SuperpositionSettings(Settings):
     Attributes:
         kgons: names of critical points, of `kgons.KGONS`.
         starts: where trainings begin: `random`, or near a k-gon.
-        seeds: of trainings from every start.
+        trainings: from each of these starts, with seeds from 0 on.
         steps: of a training.
         checkpoints: of a training, at equal ratios of steps.
-        rate, noise: of the descent, which is w ← w − rate · (∇L + noise · ξ).
+        rate, noise: of the descent, which is w ← w − rate · (∇L + noise · ξ); the noise for each of the starts.
         each: values of μ for every feature.
-        nbeta, gamma: resolution of all λ̂.
+        nbeta, gamma: resolution of all λ̂; nβ at k-gons, and along trainings, where weights are not at rest.
         budget: nominal seconds at a k-gon, and at a checkpoint.
         seed: of the chains.
     """
 
     kgons: tuple[str, ...] = tuple(BY_NAME)
     starts: tuple[str, ...] = ("random", "4++")
-    seeds: tuple[int, ...] = (0, 1, 2)
+    trainings: tuple[int, ...] = (6, 2)
     steps: int = 10_000
     checkpoints: int = 10
     rate: float = 0.3
-    noise: float = 0.03
+    noise: tuple[float, ...] = (0.0, 0.03)
     each: int = 50
-    nbeta: float = 1e6
+    nbeta: tuple[float, float] = (1e6, 1e5)
     gamma: float = 300.0
     budget: tuple[float, float] = (2.0, 0.4)
     seed: int = 0
@@ -82,7 +82,7 @@ class SuperpositionStudy(Study):
     Job = Point | Training
     scales: Mapping[str, Mapping[str, Any]] = {
         "smoke": {
-            "kgons": ["5"], "starts": ["random"], "seeds": [0], "steps": 300, "checkpoints": 3, "each": 10,
+            "kgons": ["5"], "starts": ["random"], "trainings": [1], "noise": [0.0], "steps": 300, "checkpoints": 3, "each": 10,
             "budget": [0.5, 0.3],
         },
         "paper": {},
@@ -90,15 +90,16 @@ class SuperpositionStudy(Study):
 
     def jobs(self, settings: SuperpositionSettings) -> Iterator[Point | Training]:
         s = settings
-        shared: dict[str, Any] = {"each": s.each, "nbeta": s.nbeta, "gamma": s.gamma, "chain_seed": s.seed}
+        shared: dict[str, Any] = {"each": s.each, "gamma": s.gamma, "chain_seed": s.seed}
         for kgon in s.kgons:
-            yield Point(kgon=kgon, budget=s.budget[0], **shared)
+            yield Point(kgon=kgon, nbeta=s.nbeta[0], budget=s.budget[0], **shared)
         when = moments(10, s.steps, s.checkpoints)
-        for start in s.starts:
-            for seed in s.seeds:
+        for start, count, noise in zip(s.starts, s.trainings, s.noise, strict=True):
+            for seed in range(count):
                 yield Training(
-                    start=start, seed=seed, moments=when, rate=s.rate, noise=s.noise, budget=s.budget[1], **shared
-                )
+                    start=start, seed=seed, moments=when, rate=s.rate, noise=noise, nbeta=s.nbeta[1],
+                    budget=s.budget[1], **shared,
+                )  # fmt: skip
 
     def cost(self, job: Point | Training) -> float:
         return job.budget * (len(job.moments) if isinstance(job, Training) else 1)
