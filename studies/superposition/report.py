@@ -15,6 +15,7 @@ from studies.common.pages import in_words, markdown_table, run_again
 
 from .kgons import BY_NAME, KGONS, coefficient, place, potential
 
+SHADES = (POINT, "#e08214", "#1b7837", BULK, "#c51b7d", "#35978f")
 _NEAR = 0.004  # of a plateau's loss, the floor's distance from that of the k-gon it looks like
 
 
@@ -47,7 +48,7 @@ def tables(table: pd.DataFrame) -> dict[str, pd.DataFrame]:
 def jumps(trainings: pd.DataFrame) -> pd.DataFrame:
     """Steps from one k-gon to another within a training, with what floor and basin did.
 
-    A moment counts where the floor of its basin lies at the loss of the k-gon that it looks like.
+    A moment counts where λ̂ has not failed and the floor of its basin lies at the loss of the k-gon it looks like.
     """
     rows = []
     for (start, seed), moments in trainings.groupby(["start", "seed"], sort=False):
@@ -67,7 +68,11 @@ def jumps(trainings: pd.DataFrame) -> pd.DataFrame:
 
 def _at_kgon(moment: Mapping[str, Any]) -> bool:
     kgon = BY_NAME.get(moment["shape"])
-    return kgon is not None and abs(moment["floor"] - potential(*place(kgon))) < _NEAR
+    return (
+        kgon is not None
+        and moment["llc_verdict"] != "failed"
+        and abs(moment["floor"] - potential(*place(kgon))) < _NEAR
+    )
 
 
 def draw_kgons(kgons: pd.DataFrame) -> Any:
@@ -91,17 +96,22 @@ def draw_kgons(kgons: pd.DataFrame) -> Any:
 
 
 def draw_trainings(trainings: pd.DataFrame) -> Any:
-    """Above: the loss of every training. Below: basin on the same axis of steps. Dotted: the k-gons."""
+    """Above: the loss of every training. Below: basin on the same axis of steps, without what failed and hollow where
+    it is doubtful. Dotted: the k-gons."""
     starts = list(dict.fromkeys(trainings["start"]))
     drawn, axes = panels(2 * len(starts), len(starts), width=5.2, height=3.2)
     for column, start in enumerate(starts):
         upper, lower = axes[column], axes[len(starts) + column]
         own = trainings[trainings["start"] == start]
         for seed, moments in own.groupby("seed"):
-            shade = (POINT, "#e08214", "#1b7837", BULK)[int(seed) % 4]
-            upper.plot(moments["step"], moments["floor"], color=shade, marker=".", label=f"seed {seed}")
-            lower.errorbar(moments["step"], moments["llc_basin"], 2 * moments["llc_basin_stderr"], color=shade,
-                           marker=".", capsize=2)  # fmt: skip
+            shade = SHADES[int(seed) % len(SHADES)]
+            upper.plot(moments["step"], moments["loss"], color=shade, marker=".", label=f"seed {int(seed)}")
+            known = moments[moments["llc_verdict"] != "failed"]
+            lower.errorbar(known["step"], known["llc_basin"], 2 * known["llc_basin_stderr"], color=shade, capsize=2)
+            sound = known["llc_verdict"] == "ok"
+            lower.plot(known["step"][sound], known["llc_basin"][sound], "o", color=shade, markersize=4)
+            lower.plot(known["step"][~sound], known["llc_basin"][~sound], "o", color=shade, markersize=4,
+                       fillstyle="none")  # fmt: skip
         for kgon in KGONS:
             upper.axhline(potential(*place(kgon)), color=LINE, linewidth=0.7, linestyle=":")
             upper.annotate(kgon.name, (own["step"].max() * 1.1, potential(*place(kgon))), fontsize=8, va="center")
@@ -109,7 +119,7 @@ def draw_trainings(trainings: pd.DataFrame) -> Any:
             names = ", ".join(kgon.name for kgon in KGONS if coefficient(kgon) == level)
             lower.axhline(level, color=LINE, linewidth=0.7, linestyle=":")
             lower.annotate(names, (own["step"].max() * 1.1, level), fontsize=8, va="center")
-        upper.set(xscale="log", ylim=(0.04, 0.18), ylabel="loss at the floor of the basin", title=f"start: {start}")
+        upper.set(xscale="log", ylim=(0.04, 0.18), ylabel="loss", title=f"start: {start}")
         lower.set(xscale="log", ylim=(5, 10), xlabel="step", ylabel="basin")
         upper.legend(frameon=False, fontsize=8, loc="lower left")
     return drawn
@@ -143,28 +153,30 @@ def page(made: Mapping[str, pd.DataFrame], origin: Mapping[str, Any]) -> str:
         "",
         "## Trainings", "",
         "![Loss and basin along trainings](trainings.png)", "",
-        f"Gradient descent at rate {settings['rate']:g}, with noise of {settings['noise']:g} on every gradient. "
-        "Without noise it stays at the first minimum that it meets. Above is the loss at the floor of the basin, "
-        "which is the loss without what the noise adds. Below is the basin, on the same axis.", "",
+        f"Gradient descent at rate {settings['rate']:g} on all inputs. {_noises(settings)} Above is the loss, "
+        "below the basin on the same axis: hollow where it is doubtful, left out where it failed. Dotted lines are "
+        "the k-gons.", "",
         *markdown_table(
             ["start", "seed", "by step", "from", "to", "loss fell by", "basin rose by", "theory"],
             [
-                (row["start"], row["seed"], row["step"], row["before"], row["after"], f"{row['loss_fell']:.4f}",
+                (row["start"], int(row["seed"]), int(row["step"]), row["before"], row["after"],
+                 f"{row['loss_fell']:.4f}",
                  f"{row['basin_rose']:+.2f} ± {row['stderr']:.2f}".replace("-", "−"),
                  f"{row['theory']:+g}".replace("-", "−"))
                 for row in moved.to_dict("records")
             ],
         ),
-        f"Verdicts along the trainings: {in_words(trainings['llc_verdict'])}. A network in the noise is rarely at a "
-        f"minimum at nβ = {settings['nbeta']:,.0f}, so its λ̂ is the basin less a large drop; the basin is compared.",
-        "",
+        f"Verdicts along the trainings: {in_words(trainings['llc_verdict'])}. Early in training, and in noise, weights "
+        "are at no minimum at this resolution. Then λ̂ is the basin less a large drop, and the basin is compared; where "
+        "no minimum is near, chains run away and λ̂ fails.", "",
         "## Run it again", "",
-        f"{run_again(origin)} All λ̂ have nβ = {settings['nbeta']:,.0f} and γ = {settings['gamma']:g}; "
+        f"{run_again(origin)} nβ is {settings['nbeta'][0]:,.0f} at k-gons and {settings['nbeta'][1]:,.0f} along "
+        f"trainings, γ = {settings['gamma']:g}; "
         f"{settings['budget'][0]:g} nominal seconds at a k-gon and {settings['budget'][1]:g} at a checkpoint.", "",
         "## Limits", "",
         "Six features only. The k-gons listed are minima; saddles are left out. Inputs are a grid of "
         f"{settings['each']} sizes of each feature, on which losses differ from those of all inputs in the fifth "
-        "digit. The noise of the descent is the same in all directions, unlike that of minibatches.", "",
+        "digit. Noise is the same in all directions, unlike that of minibatches.", "",
     ])  # fmt: skip
 
 
@@ -189,6 +201,16 @@ def answer(made: Mapping[str, pd.DataFrame]) -> str:
             f"{len(moved) - opposed} it is to stay or to fall."
         )
     return " ".join(said)
+
+
+def _noises(settings: Mapping[str, Any]) -> str:
+    """Which starts have which noise."""
+    each = [f"from a start that is {start}" if start == "random" else f"near {start}" for start in settings["starts"]]
+    said = [
+        f"{where} with noise of {noise:g} on every gradient" if noise else f"{where} without noise"
+        for where, noise in zip(each, settings["noise"], strict=True)
+    ]
+    return f"It runs {'; '.join(said)}. Without noise it never leaves a minimum."
 
 
 def _published(loss: float) -> str:

@@ -82,8 +82,8 @@ class SuperpositionStudy(Study):
     Job = Point | Training
     scales: Mapping[str, Mapping[str, Any]] = {
         "smoke": {
-            "kgons": ["5"], "starts": ["random"], "trainings": [1], "noise": [0.0], "steps": 300, "checkpoints": 3, "each": 10,
-            "budget": [0.5, 0.3],
+            "kgons": ["5"], "starts": ["random"], "trainings": [1], "noise": [0.0], "steps": 300, "checkpoints": 3,
+            "each": 10, "budget": [0.5, 0.3],
         },
         "paper": {},
     }  # fmt: skip

@@ -91,7 +91,7 @@ def test_a_small_study_from_end_to_end(tmp_path):
 def test_jumps_are_between_settled_moments_alone():
     rows = [
         {"start": "4++", "seed": 0, "step": step, "floor": floor, "shape": name, "llc_basin": basin,
-         "llc_basin_stderr": 0.1}
+         "llc_basin_stderr": 0.1, "llc_verdict": "ok"}
         for step, floor, name, basin in (
             (1, 0.0972, "4++", 8.4), (2, 0.08, "5+", 9.0), (3, 0.0618, "5+", 8.5), (4, 0.0482, "6", 8.6)
         )
