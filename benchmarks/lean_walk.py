@@ -8,6 +8,7 @@
     python benchmarks/lean_walk.py linear                 against exact λ of deep linear networks
     python benchmarks/lean_walk.py heads                  all heads of a 4-layer, 8-head model in two ways
     python benchmarks/lean_walk.py budget                 bs.llc(budget=30) of a GPT-2 of 0.1 M parameters, on the CPU
+    python benchmarks/lean_walk.py page                   the page of all rows that --out has collected
     python benchmarks/lean_walk.py trained                a GPT-2 of 124 M parameters, trained on text, over seeds
 
 On a machine that does other things beside, `--own-time` counts budgets in seconds of the processor. Rows are printed as
@@ -28,10 +29,13 @@ from typing import Any
 import torch
 from clocks import one_thread
 from lean import draws, heads, truth
+from lean.page import page
 from lean.shapes import SHAPES, language_model, trained
 from lean.text import as_bytes, as_words
 
 import basinscope as bs
+
+RESULTS = Path(__file__).parent / "results"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -40,6 +44,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     device = torch.device(options.device or ("cuda" if torch.cuda.is_available() else "cpu"))
     if device.type == "cpu":
         one_thread(options.own_time)
+    if options.part == "page":
+        (RESULTS / "lean_walk.md").write_text(page(options.out or RESULTS / "lean_walk.jsonl"), encoding="utf-8")
+        return 0
     for row in _PARTS[options.part](options, device):
         line = json.dumps({"part": options.part, **row, "on": _machine(device)}, default=float)
         print(line, flush=True)
@@ -125,7 +132,7 @@ _PARTS = {
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("part", choices=list(_PARTS))
+    parser.add_argument("part", choices=[*_PARTS, "page"])
     parser.add_argument("--out", type=Path, help="file of JSON lines to add to")
     parser.add_argument("--device", help="cpu or cuda")
     parser.add_argument(

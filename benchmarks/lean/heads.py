@@ -33,7 +33,7 @@ def compared(
     ids = as_bytes(sequences * length, text).view(sequences, length)
     fitted(net, ids.to(device), train)
     land = bs.Landscape(net, "cross_entropy", (ids[:, :-1], ids[:, 1:]))
-    yield {"way": "a step of all heads", **_steps(land, heads, 16)}
+    yield {"way": "a step of all heads", "width": width, **_steps(land, heads, 16)}
     if not some:
         return
     began = _spent()

@@ -5,6 +5,7 @@ import json
 import lean_walk
 import pytest
 import torch
+from lean.page import page
 from lean.quadratic import chain_on_quadratic, plain_chain
 from lean.text import as_bytes
 
@@ -63,3 +64,8 @@ def test_against_hmc_and_heads(tmp_path):
 
 def test_text(tmp_path):
     assert bytes(as_bytes(19, tmp_path / text(tmp_path)).tolist()) == b"the quick brown fox"
+
+
+def test_the_page_is_that_of_its_rows():
+    results = lean_walk.RESULTS
+    assert (results / "lean_walk.md").read_text() == page(results / "lean_walk.jsonl")

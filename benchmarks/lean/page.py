@@ -1,0 +1,60 @@
+"""The page of what was measured, from the rows that `--out` has collected."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+_COLUMNS = {  # of each part: heading, and key of a row
+    "draws": (("shape", "shape"), ("sequences × tokens", "size"), ("ms a draw", "lean_ms"), ("bare loop", "bare_ms"),
+              ("ratio", "ratio"), ("bytes a parameter", "lean_bytes_per_parameter")),
+    "hmc": (("network", "case"), ("sampler", "sampler"), ("seed", "seed"), ("λ̂", "llc"), ("±", "stderr"),
+            ("verdict", "verdict"), ("CPU s", "cpu")),
+    "linear": (("network", "case"), ("seed", "seed"), ("exact λ", "exact"), ("λ̂", "llc"), ("±", "stderr"),
+               ("error", "error"), ("verdict", "verdict"), ("CPU s", "cpu")),
+    "rounding": (("chain", "case"), ("weights", "sampler"), ("λ̂ over λ", "ratio")),
+    "heads": (("way", "way"), ("width", "width"), ("together, ms", "together_ms"), ("one by one, ms", "one_by_one_ms"),
+              ("seconds", "seconds"), ("ratio", "ratio")),
+    "budget": (("network", "case"), ("seed", "seed"), ("λ̂", "llc"), ("±", "stderr"), ("verdict", "verdict"),
+               ("wall s", "wall"), ("CPU s", "cpu")),
+    "trained": (("network", "case"), ("seed", "seed"), ("λ̂", "llc"), ("±", "stderr"), ("verdict", "verdict"),
+                ("wall s", "wall"), ("tokens a second", "tokens_per_second"), ("peak GB", "peak_gb")),
+}  # fmt: skip
+_TITLES = {
+    "draws": "Draws beside the bare loop", "hmc": "A transformer, beside Hamiltonian Monte Carlo",
+    "linear": "Deep linear networks, whose λ is known", "rounding": "Weights that are rounded",
+    "heads": "All heads of a 4-layer, 8-head model", "budget": "Whether a budget of 30 seconds is kept",
+    "trained": "A language model trained on text",
+}  # fmt: skip
+
+
+def page(file: Path) -> str:
+    """All rows of a file as tables in Markdown, one for each part that has any."""
+    rows = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+    machines = sorted({row["on"] for row in rows})
+    parts = [part for part in _COLUMNS if any(row["part"] == part for row in rows)]
+    tables = "\n\n".join(_table(part, [row for row in rows if row["part"] == part]) for part in parts)
+    return (
+        "# The lean walk\n\nChains on a network's own weights, beside exact answers and other samplers. What has no "
+        f"table here has not been measured. On {'; '.join(machines)}. `benchmarks/lean_walk.py` measures each part "
+        f"again.\n\n{tables}\n"
+    )
+
+
+def _table(part: str, rows: Iterable[dict[str, Any]]) -> str:
+    heads = [heading for heading, _ in _COLUMNS[part]]
+    lines = [f"## {_TITLES[part]}", "", f"| {' | '.join(heads)} |", f"|{'---|' * len(heads)}"]
+    for row in rows:
+        row = {**row, "size": f"{row.get('batch')} × {row.get('length')}"}
+        lines.append(f"| {' | '.join(_cell(key, row.get(key)) for _, key in _COLUMNS[part])} |")
+    return "\n".join(lines)
+
+
+def _cell(key: str, value: Any) -> str:
+    if value is None or value != value:
+        return "–"
+    if key == "error":
+        return f"{value:+.1%}"
+    return f"{value:,.4g}" if isinstance(value, float) else str(value)
