@@ -24,7 +24,7 @@ step = { printf '%s … ' '$(1)' && begun=$$(date +%s) && $(2) && echo "$$(($$(d
 
 .DEFAULT_GOAL := help
 .SILENT:
-.PHONY: help venv locked audit test test-all lint unit test-extras format demo docs bench-truth bench-coverage bench-speed bench-samplers bench-curvature bench-population bench-runs bench-hostile bench-report study-ngd study-flatness study-llc study-criteria dist clean
+.PHONY: help venv locked audit test test-all lint unit test-extras format demo docs bench-truth bench-coverage bench-speed bench-samplers bench-influence bench-curvature bench-population bench-runs bench-hostile bench-report study-ngd study-flatness study-llc study-criteria dist clean
 
 help:
 	echo "make venv             .venv with the core and what the demo needs; other targets add what they need"
@@ -42,6 +42,7 @@ help:
 	echo "make bench-coverage   whether intervals hold: many seeds of each sampler against exact values"
 	echo "make bench-speed      time to a given accuracy of the learning coefficient"
 	echo "make bench-samplers   samplers of many packages on exact answers: error against gradients"
+	echo "make bench-influence  influence against exact values: error against passes over the data"
 	echo "make bench-curvature  traces, spectra and soft ranks: accuracy and time"
 	echo "make bench-population hundreds of networks at once beside a loop over them"
 	echo "make bench-runs       studies under attack and at scale"
@@ -135,6 +136,9 @@ bench-speed: $(DEV)
 
 bench-samplers: $(DEV)
 	$(ONE_THREAD) $(BIN)/python benchmarks/leaderboard.py $(ARGS)
+
+bench-influence: $(DEV)
+	$(ONE_THREAD) $(BIN)/python benchmarks/influence.py $(ARGS)
 
 bench-curvature: $(DEV)
 	$(BIN)/python benchmarks/curvature.py $(ARGS)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+from collections.abc import Mapping
 from functools import cache
+from pathlib import Path
 
 from speed.environments import ONE, TWO, Peer
 from speed.job import BENCHMARKS, ONE_THREAD
@@ -19,12 +21,17 @@ BLACKJAX = Peer(
 
 
 def elsewhere(peer: Peer, worker: str, problem: Problem, gradients: int, seed: int, **settings: str | float) -> float:
-    """λ̂ by a worker; NaN where the package fails, which is said."""
+    """λ̂ by a worker."""
     given = {"nbeta": problem.nbeta, "gamma": problem.gamma, "gradients": gradients, "seed": seed, **settings}
+    return answer(peer, worker, problem.path, given)
+
+
+def answer(peer: Peer, worker: str, path: Path, settings: Mapping[str, str | float]) -> float:
+    """What a worker answers to a job; NaN where the package fails, which is said."""
     process = opened(peer, worker)
     assert process.stdin is not None
     assert process.stdout is not None
-    process.stdin.write(json.dumps({"problem": str(problem.path), "settings": given}) + "\n")
+    process.stdin.write(json.dumps({"problem": str(path), "settings": settings}) + "\n")
     process.stdin.flush()
     line = process.stdout.readline()
     if not line:
@@ -45,4 +52,4 @@ def opened(peer: Peer, worker: str) -> subprocess.Popen[str]:
     )
 
 
-__all__ = ["BLACKJAX", "CANONICAL", "ONE", "TWO", "elsewhere"]
+__all__ = ["BLACKJAX", "CANONICAL", "ONE", "TWO", "answer", "elsewhere"]

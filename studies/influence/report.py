@@ -14,6 +14,7 @@ from studies.common.files import csv_files, readme
 from studies.common.pages import markdown_table, run_again
 
 OTHER = "#e08214"
+INDUCTION = 0.2  # attention to what followed, from which on a head counts as one
 COLUMNS = {
     "regression": ["method", "samples", "entries", "correlation", "error", "z_spread", "z_mean", "verdict"],
     "retraining": ["data", "method", "dampened", "seed", "score", "stderr", "accuracy", "parameters"],
@@ -97,7 +98,7 @@ def page(made: Mapping[str, pd.DataFrame], origin: Mapping[str, Any]) -> str:
              _heads(made, settings), _audit(made)]  # fmt: skip
     return "\n".join([
         "# What do chains know besides λ̂?", "",
-        f"{'; '.join(answers(made))}.", "",
+        " ".join(f"{clause[0].upper()}{clause[1:]}." for clause in answers(made)), "",
         *(line for part in parts for line in part),
         "## Run it again", "", run_again(origin), "",
         "## Limits", "",
@@ -120,6 +121,13 @@ def answers(made: Mapping[str, pd.DataFrame]) -> list[str]:
         said.append(f"on {data} the Bayesian influence predicts retraining with a rank correlation of "
                     f"{own[['draws', 'controlled']].max():.2f}, EK-FAC with {own['EK-FAC']:.2f}, products of gradients "
                     f"with {own['gradients']:.2f}")  # fmt: skip
+    pairs = made["kernel"][made["kernel"]["within"].notna()]
+    if len(pairs):
+        row = pairs.iloc[0]
+        said.append(f"the kernel of losses finds {row['found']:.0f} of {row['planted']:.0f} duplicates, and puts two "
+                    f"images of one class above two of different ones with a chance of {row['apart']:.0%}")  # fmt: skip
+    if len(made["heads"]):
+        said.append(standing_out(made["heads"]).removesuffix("."))
     judged = made["audit"]
     if len(judged):
         sound, others = judged[judged["kind"] == "sound"], judged[judged["kind"] != "sound"]
@@ -214,8 +222,24 @@ def _heads(made: Mapping[str, pd.DataFrame], settings: Mapping[str, Any]) -> lis
                 for probe in ("repeating", "not repeating")
             )) for head in order],
         ),
-        f"The verdict on the draws is `{rows['verdict'].iloc[0]}`.", "",
+        f"{standing_out(rows)} The verdict on the draws is `{rows['verdict'].iloc[0]}`.", "",
     ]  # fmt: skip
+
+
+def standing_out(rows: pd.DataFrame) -> str:
+    """Whether heads that attend to what followed differ from the others in χ on text that repeats."""
+    own = rows[rows["probe"] == "repeating"]
+    means: list[tuple[float, float]] = []
+    for chosen in (own["attends"] > INDUCTION, own["attends"] <= INDUCTION):
+        group = own[chosen]
+        if group.empty:
+            return "No head is an induction head." if not means else "Every head is an induction head."
+        means.append((group["value"].mean(), np.sqrt((group["stderr"] ** 2).sum()) / len(group)))
+    apart, stderr = means[0][0] - means[1][0], float(np.hypot(means[0][1], means[1][1]))
+    words = "they stand out" if abs(apart) > 3 * stderr else "at this precision they do not stand out"
+    return (
+        f"The χ of induction heads less that of the others is {apart:.2f} ± {stderr:.2f} on text that repeats: {words}."
+    )
 
 
 def _audit(made: Mapping[str, pd.DataFrame]) -> list[str]:

@@ -49,9 +49,9 @@ class InfluenceSettings(Settings):
     share: float = 0.1
     duplicates: int = 12
     widths: tuple[int, ...] = (32,)
-    head_draws: int = 60
-    head_samples: int = 48
-    head_steps: int = 1500
+    head_draws: int = 80
+    head_samples: int = 24
+    head_steps: int = 1000
     nbeta: float = 10.0
     gamma: float = 100.0
     kinds: tuple[str, ...] = ("sound", *DEFECTS)
@@ -194,7 +194,7 @@ class Influence(Study):
                 job.samples, job.duplicates, job.decay, job.steps, job.damping, job.draws, job.seed
             ))  # fmt: skip
         return Result(measuring.heads(
-            job.width, 4, job.samples, job.steps, job.nbeta, job.gamma, 16, job.draws, 4.0, job.seed
+            job.width, 4, job.samples, job.steps, job.nbeta, job.gamma, 8, job.draws, 1.0, job.seed
         ))  # fmt: skip
 
     def report(self, results: Results, folder: Path) -> Sequence[Path]:

@@ -28,6 +28,7 @@ LAST_BITS = ["learning-curves/summary.csv"]  # of correlations, which depend on 
 ADDRESSES = {
     "criteria": "6b0b0e2b6593",
     "exact-coefficients": "0512bd085527",
+    "influence": "7c3a028ba188",
     "learning-curves": "f8207d6a248d",
     "llc": "268c4a7edd75",
     "llc/smoke": "0ba767e17b91",

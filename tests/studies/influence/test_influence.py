@@ -8,7 +8,7 @@ import torch
 import basinscope as bs
 from basinscope.exact.finite import Observable, covariance
 from studies.influence import cases, chains, measuring
-from studies.influence.report import answers, page, scores, tables
+from studies.influence.report import answers, page, scores, standing_out, tables
 from studies.influence.study import STUDY
 
 
@@ -89,3 +89,12 @@ def test_the_page_says_what_there_is():
     assert "rank correlation of 0.80, EK-FAC with 0.60, products of gradients with 0.40" in text
     assert "## Heads" not in text
     assert answers(tables(pd.DataFrame({"part": []}))) == ["Nothing has been measured yet"]
+
+
+def test_heads_stand_out_where_their_errors_let_them():
+    def rows(first, stderr):
+        return pd.DataFrame({"probe": "repeating", "attends": [0.5, 0.0], "value": [first, 0.0], "stderr": stderr})
+
+    assert standing_out(rows(-1.0, 0.1)).endswith("they stand out.")
+    assert standing_out(rows(-0.1, 0.1)).endswith("they do not stand out.")
+    assert standing_out(rows(0.0, 0.1).iloc[1:]) == "No head is an induction head."
