@@ -90,6 +90,18 @@ def test_what_the_virials_lack_is_made_up_for_and_charged_by_half():
     assert stderr == pytest.approx((raw / ratio - raw) / math.sqrt(12), rel=0.3), "as of a uniform distribution"
 
 
+def test_a_loss_of_high_degree_lacks_less_than_half_of_what_its_virial_does():
+    """nβL ∝ ‖w‖⁸ in the directions that are known: nβ·excess is an eighth of its virial, not half of it."""
+    columns = unequal_draws([0.7] * 3 + [1.0] * 3, (*WEIGHTS, 0.0, 0.0, 0.0))
+    columns["excess"] = columns["soft_virial"] / 8
+    run, exact = run_of(columns), sum(WEIGHTS) / 8
+    value, stderr, _ = run.excess()
+    raw = run.plain().value
+    assert raw < 0.75 * exact
+    assert raw < value < 1.1 * exact
+    assert abs(value - exact) < 2.5 * stderr
+
+
 def test_chains_that_did_not_relax_may_lack_what_chance_would_explain():
     columns = unequal_draws([1.0, 1.0, 1.0, 0.97, 0.95, 0.9], [1.0, 0.8, 0.5, 1.0, 1.0, 1.0], draws=100)
     whole, short = (replace(run_of(columns), relaxations=count) for count in (math.inf, 0.1))

@@ -121,7 +121,8 @@ def sample(
     first_size: float | None = None,
     warmup: int = WARMUP_TRANSITIONS,
 ) -> Run:
-    """HMC from `position` (C, d) until the mean excess loss is known to the goal's tolerance or no time is left.
+    """HMC from `position` (C, d) until the mean excess loss is known to the goal's tolerance for good, or no time is
+    left.
 
     Warm-up tunes the step to the acceptance that the integrator asks for; the number of steps then makes a quarter
     period of the slowest mode, as far as the budget allows. Rounds grow by half, and the first half of everything is
@@ -171,18 +172,22 @@ class _Hamiltonian:
         self._use(size)
 
     def run(self, tuned: bool) -> Run:
-        """Rounds until the goal is reached; a `tuned` step may still change while draws are burn-in."""
+        """Rounds until the goal is reached twice in turn; a `tuned` step may still change while draws are burn-in.
+
+        Chains that stop as soon as their error looks small stop where it happens to: the round after that one decides.
+        """
         goal = self._goal
-        wanted = goal.draws or FIRST_ROUND
+        wanted, reached = goal.draws or FIRST_ROUND, False
         while True:
             timely = self._round(wanted, tuned)
             run = self.result()
             if int(self._engine.alive.sum()) < 2:  # the dead stay dead, and one chain alone tells of no error
                 return run
-            if goal.draws is not None or converged(run, goal.rtol) or below_zero(run):
+            before, reached = reached, converged(run, goal.rtol)
+            if goal.draws is not None or (before and reached) or below_zero(run):
                 return run
             if not timely:
-                return self.result(exhausted=True)
+                return self.result(exhausted=not reached)
             accepted = run.summary("acceptance").mean
             if tuned and not MIN_ACCEPTANCE < accepted < 0.95:
                 # The typical set is stiffer or softer than the neighbourhood of w*: the first half is dropped anyway.

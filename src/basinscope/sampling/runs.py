@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from .diagnostics import Summary, effective_size, summarize
-from .equilibrium import Mean, Virials, freedom_of
+from .equilibrium import Mean, Virials, freedom_of, worth
 from .target import Target
 from .trace import Trace
 
@@ -145,11 +145,9 @@ class Run:
         excess = excess + tilt
         if correction is None:
             return excess
-        surplus, missing = self._surplus(), 1 - correction.chance
-        worth = np.array(
-            [max(0.0, self.above_bottom(excess.mean())) / self.target.losses.dimension, 0.5 / self.target.nbeta]
-        )
-        corrected = excess - 0.5 * surplus @ (missing * worth)
+        surplus, missing, exact = self._surplus(), 1 - correction.chance, self._exact()
+        mean, known = max(0.0, self.above_bottom(excess.mean())), exact[1] + surplus[..., 1].mean()
+        corrected = excess - 0.5 * surplus @ (missing * worth(mean, self.target.nbeta, exact[0], known))
         if correction.control:
             parts = np.stack([surplus[..., 0] - surplus[..., 1], surplus[..., 1]], -1)  # unknown and known directions
             flat = parts.reshape(-1, parts.shape[-1])

@@ -138,11 +138,11 @@ class _Langevin:
                     virials, look = [], _BLOCK
 
     def measure(self) -> None:
-        """Half of the chains take half the step, until the goal is reached or no time is left."""
+        """Half of the chains take half the step, until the goal is reached twice in turn or no time is left."""
         left = total = self._goal.clock.left()
         self._searched = self.runs() if self.trace.draws >= _BLOCK else []
         self._set_out(self._engine.living(), self._measuring_pace(left), FRACTIONS)
-        wanted = self._first_round()
+        wanted, reached = self._first_round(), False
         while True:
             self._advance(min(_BLOCK, max(1, wanted - self.trace.draws)))
             left = self._goal.clock.left()
@@ -151,13 +151,14 @@ class _Langevin:
             if lost and left > RESTART_SHARE * total and self.pace.size > MIN_STEP:
                 self._shorten()
                 self._set_out(self._engine.living(), self._fastest(left), FRACTIONS)
-                wanted = self._first_round()
+                wanted, reached = self._first_round(), False
             elif left <= 0 and self.trace.draws >= _MIN_DRAWS:
-                self._exhausted = True
+                self._exhausted = not reached
                 return
             elif self.trace.draws >= wanted:
                 runs = self.runs()
-                if _settled(runs, self._goal.rtol) or all(map(below_zero, runs)):
+                before, reached = reached, _settled(runs, self._goal.rtol)
+                if (before and reached) or all(map(below_zero, runs)):
                     return
                 wanted = math.ceil(1.5 * wanted)
 
