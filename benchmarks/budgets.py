@@ -219,13 +219,14 @@ def page(rows: Sequence[Row]) -> str:
     small = [row.least for row in rows if row.parameters <= SMALL]
     shared = any(row.counted != row.clock for row in rows)
     kind = "seconds of processor time, for the machine was shared" if shared else "seconds by the clock"
-    least = f"{max(small):.1f} s for networks of at most {SMALL} parameters; {LEAST:g} s are wanted." if small else ""
+    named = max(small, default=0.0)
+    least = f" Networks of at most {SMALL} parameters need {named:.1f} s at least; {LEAST:g} s are wanted."
     lines = [
         "# Budgets",
         "",
         f"{len(rows) - len(late)} of {len(rows)} calls took at most {LIMIT:g} times their budget, or the least useful "
-        f"cost that had been named. The largest ratio is {max(row.over for row in rows):.2f}. The least useful cost is "
-        f"at most {least}",
+        f"cost that had been named. The largest ratio is {max(row.over for row in rows):.2f}."
+        + (least if small else ""),
         "",
         f"Budgets are in {kind}. Each row is one call of `bs.llc` with nothing else set, on one thread. The ratio is "
         f"the time counted over the budget, or over the least useful cost that `bs.plan` named where that is more.",

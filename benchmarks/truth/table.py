@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+import numpy as np
 from rich.table import Table
 
 from .scores import Goal, Score
@@ -65,8 +66,8 @@ def terminal_goals(goals: Sequence[Goal]) -> Table:
 
 
 def markdown(title: str, scores: Sequence[Score], goals: Sequence[Goal], provenance: Sequence[str]) -> str:
-    """The report as one Markdown page."""
-    lines = [f"# {title}", "", *(f"- {item}" for item in provenance), ""]
+    """The report as one Markdown page, the answer first."""
+    lines = [f"# {title}", "", answer(scores, goals), ""]
     lines += ["| target | measured | |", "|---|---|---|"]
     for goal in goals:
         text = goal.text.replace("|", "\\|")
@@ -81,4 +82,17 @@ def markdown(title: str, scores: Sequence[Score], goals: Sequence[Goal], provena
         f"|---{'|---:' * (len(COLUMNS) - 1)}|",
     ]
     lines += [f"| {' | '.join(cells(score))} |" for score in scores]
-    return "\n".join(lines) + "\n"
+    return "\n".join([*lines, "", "Measured with:", "", *(f"- {item}" for item in provenance)]) + "\n"
+
+
+def answer(scores: Sequence[Score], goals: Sequence[Goal]) -> str:
+    """What was found, in two sentences."""
+    middle = float(np.median([abs(score.relative_error) for score in scores]))
+    limits = [abs(score.error_of_limit) for score in scores if not math.isnan(score.coefficient)]
+    sound = [abs(score.relative_error) for score in scores if score.verdict == "ok"]
+    beyond = f" From λ, the limit of λ_t, it is {np.median(limits):.0%} away in the median." if limits else ""
+    worst = f", the worst of which is {max(sound):.1%} off" if sound else ""
+    return (
+        f"{sum(goal.met for goal in goals)} of {len(goals)} targets are met. λ̂ is {middle:.1%} away from λ_t in the "
+        f"median; {len(sound)} of {len(scores)} are `ok`{worst}.{beyond}"
+    )
