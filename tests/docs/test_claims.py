@@ -1,6 +1,7 @@
 """What the README and the page on benchmarks say is what the benchmarks found."""
 
 import csv
+import math
 import re
 import statistics
 
@@ -38,7 +39,7 @@ def test_the_summary_of_the_ground_truth(truth):
     errors = [abs(float(row["value"]) / float(row["reference"]) - 1) for row in truth]
     sure = [error for error, row in zip(errors, truth, strict=True) if row["verdict"] == "ok"]
     middle = 100 * statistics.median(errors)
-    tail = 100 * statistics.quantiles(errors, n=20, method="inclusive")[-1]
+    tail = 100 * sorted(errors)[math.ceil(0.95 * (len(errors) - 1))]  # as the page has it
     covered = 100 * sum(row["covered"] == "True" for row in truth) / len(truth)
     text = " ".join(TEXTS["README.md"].split())
     told = re.search(
