@@ -61,12 +61,12 @@ def at_kgon(name: str, each: int) -> bs.Landscape:
 
 def start(kind: str, seed: int) -> tuple[Tensor, Tensor]:
     """(W, b) from which a training begins: `random`, with entries of W from a standard normal distribution; or near
-    the k-gon of a name, with 0.05 times as much added."""
+    the k-gon of a name, with 0.05 times as much added and the biases of dead features at −0.2, near to waking up."""
     drawn = torch.randn(2, FEATURES, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
     if kind == "random":
         return drawn, torch.zeros(FEATURES, dtype=torch.float64)
     weights, bias = (torch.from_numpy(each) for each in place(BY_NAME[kind]))
-    return weights + 0.05 * drawn, bias
+    return weights + 0.05 * drawn, torch.where(weights.norm(dim=0) > 0, bias, bias.clamp(min=-0.2))
 
 
 def trained(

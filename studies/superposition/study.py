@@ -32,8 +32,8 @@ class SuperpositionSettings(Settings):
     """
 
     kgons: tuple[str, ...] = tuple(BY_NAME)
-    starts: tuple[str, ...] = ("random", "4++")
-    trainings: tuple[int, ...] = (6, 2)
+    starts: tuple[str, ...] = ("random", "4")
+    trainings: tuple[int, ...] = (6, 3)
     steps: int = 10_000
     checkpoints: int = 10
     rate: float = 0.3
