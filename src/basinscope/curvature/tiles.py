@@ -51,7 +51,7 @@ def activation_bytes(land: Landscape) -> int:
         storage = tensor.untyped_storage()
         if tensor.data_ptr() not in weights:
             sizes[storage.data_ptr()] = storage.nbytes()
-        return tensor
+        return tensor.detach()  # an output kept by its own node is a cycle that nobody would ever free
 
     def unchanged(tensor: Any) -> Any:
         return tensor
