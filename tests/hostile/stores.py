@@ -11,6 +11,7 @@ from typing import Any
 
 from basinscope.objects import named_object
 from basinscope.report.checkpoints import Subject
+from basinscope.report.studies import write_study_page
 from basinscope.runs.driver import run
 from basinscope.runs.files import Files
 from basinscope.runs.identity import canonical
@@ -269,6 +270,32 @@ def restored(name: str, text: str) -> Callable[[Path], Any]:
     return attempt
 
 
+def spoilt(change: Callable[[Path], Any]) -> Callable[[Path], Any]:
+    """Restore from a report after a change."""
+
+    def attempt(folder: Path) -> Any:
+        results = Results(SQUARES, resolved(SQUARES, "smoke"), Store(store(folder)))
+        write_study_page(results, folder / "out", results.write(folder / "out"), "again")
+        change(folder / "out")
+        return restore(SQUARES, folder / "out", Store(folder / "restored"))
+
+    return attempt
+
+
+def origins(value: Any) -> Callable[[Path], Any]:
+    def change(place: Path) -> None:
+        content = json.loads((place / "provenance.json").read_text())
+        (place / "provenance.json").write_text(json.dumps({**content, "origins": value}))
+
+    return change
+
+
+_REPORTS: dict[str, Callable[[Path], Any]] = {
+    "table is cut off": lambda place: (place / "table.parquet").write_bytes((place / "table.parquet").read_bytes()[:200]), "table is text": lambda place: (place / "table.parquet").write_text("x"), "table is a folder": lambda place: ((place / "table.parquet").unlink(), (place / "table.parquet").mkdir()),
+    "origins are text": origins("x"), "origins are numbers": origins([1, 2]), "origins have no jobs": origins([{}]), "origins have jobs in a list": origins([{"jobs": ["a"]}]), "origins have seconds of text": origins([{"jobs": {"a": "x"}}]), "origins are null": origins(None),
+}  # fmt: skip
+
+
 def factory(body: str) -> Callable[[Path], Any]:
     """A module by a user for `--model` and `--data`."""
 
@@ -294,6 +321,8 @@ CASES: list[Case] = [
     refused("a protocol that is none", lambda _: Store("nowhere://x")),
     refused("a store of another's folder", lambda folder: ((folder / "results").mkdir(), (folder / "results" / "a").write_text("x"), run(SQUARES, folder, progress=False)), "no store"),
     *(refused(f"restoring from {text[:30]!r}", restored("x", text)) for text in ("", "{", "[]", "null", "{}", '{"study": "squares", "version": 1}', '{"study": "squares", "version": 1, "settings": 5, "origins": 5}', "[" * 50_000)),
+    *(refused(f"restoring from a report whose {name}", spoilt(change)) for name, change in _REPORTS.items()),
+    works("restoring from a report as it is", lambda folder: spoilt(lambda place: None)(folder) == (3, 3)),
     *(
         refused(f"a factory that {name}", factory(body))
         for name, body in {

@@ -28,14 +28,12 @@ def restore(study: Study, report: Path, store: Store) -> tuple[int, int]:
         report: the folder that `basinscope study report` wrote, with `table.parquet` and `provenance.json`.
         store: where results go.
     """
-    import pyarrow.parquet as pq
-
     provenance, table = _provenance(study, report / "provenance.json"), report / "table.parquet"
     if not table.is_file():
         raise InputError(f"{table} is not there — copy the whole folder that `basinscope study report` wrote")
     settings = record(study.Settings, provenance["settings"], f"{report / 'provenance.json'}", "setting")
     scale = next((name for name in study.scales if resolved(study, name) == settings), next(iter(study.scales)))
-    rows, jobs = pq.read_table(table).to_pylist(), planned(study, settings)
+    rows, jobs = _rows(table), planned(study, settings)
     origins = {
         key: (seconds, origin) for origin in provenance["origins"] for key, seconds in origin.pop("jobs").items()
     }
@@ -77,7 +75,25 @@ def _provenance(study: Study, path: Path) -> dict[str, Any]:
         raise InputError(
             f"{path} names no origins of results — a report of an earlier version has to be made anew from its store"
         )
+    if not isinstance(provenance["origins"], list) or not all(map(_is_origin, provenance["origins"])):
+        raise InputError(f"{path} has origins without jobs and their seconds — copy the whole report again")
     return provenance
+
+
+def _is_origin(origin: Any) -> bool:
+    """Whether somebody's origin of results says which jobs are its own, and how long each took."""
+    jobs = origin.get("jobs") if isinstance(origin, dict) else None
+    return isinstance(jobs, dict) and all(isinstance(seconds, (int, float)) for seconds in jobs.values())
+
+
+def _rows(table: Path) -> list[dict[str, Any]]:
+    """The rows of a report's table."""
+    import pyarrow.parquet as pq
+
+    try:
+        return list(pq.read_table(table).to_pylist())
+    except Exception as error:  # whatever the reader stumbles over in a damaged file
+        raise InputError(f"{table} cannot be read: {str(error)[:200]} — copy the whole report again") from error
 
 
 def _comparable(value: Any) -> Any:
