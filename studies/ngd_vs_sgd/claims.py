@@ -161,7 +161,7 @@ def _claims_smoothing(table: pd.DataFrame) -> Iterator[Row]:
     for swept, fixed in (("alpha", "epsilon"), ("epsilon", "alpha")):
         swept_ones = natural[natural[fixed] == natural[fixed].mode().iloc[0]].sort_values(swept)
         for name in MEASUREMENTS:
-            if name not in swept_ones or swept_ones[name].notna().sum() < MIN_POINTS:
+            if name not in swept_ones or not swept_ones[name].notna().any():
                 continue
             line = swept_ones[swept_ones[name].notna()]
             rho = rank_correlation(line[swept], line[name])
@@ -174,10 +174,16 @@ def _claims_smoothing(table: pd.DataFrame) -> Iterator[Row]:
                 "setting": f"{len(swept_ones)} values",
                 "way": WAYS.get((name, "end")),
                 "measurement": MEASUREMENTS[name],
-                "holds": "no" if not rho < 0 else "yes" if rho < -0.8 and len(line) == len(swept_ones) else "in part",
+                "holds": _falling(rho, len(line), len(swept_ones)),
                 "numbers": f"from {ends[0]:.4g} to {ends[1]:.4g} over {len(line)} of {len(swept_ones)} values, rank "
                 f"correlation {rho:+.2f} (of the training loss {loss:+.2f})",
             }
+
+
+def _falling(correlation: float, values: int, wanted: int) -> str:
+    if values < MIN_POINTS:
+        return "undecided"
+    return "no" if not correlation < 0 else "yes" if correlation < -0.8 and values == wanted else "in part"
 
 
 def _claims_branches(table: pd.DataFrame) -> Iterator[Row]:

@@ -49,6 +49,6 @@ def test_the_cells_of_every_notebook_run_in_order(notebook, tmp_path, monkeypatc
     cells = json.loads(notebook.read_text())["cells"]
     code = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
     assert code
-    code = [re.sub(r"budget=(?:bs\.Nominal\(\d+\)|\d+)", "budget=bs.Nominal(1)", source) for source in code]
+    code = [re.sub(r"budget=(?:bs\.Nominal\(\d+\)|\d+(?:\.\d+)?)", "budget=bs.Nominal(1)", source) for source in code]
     monkeypatch.chdir(tmp_path)
     exec(compile("\n\n".join(code), str(notebook), "exec"), {"__name__": "__main__"})

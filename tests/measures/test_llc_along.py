@@ -105,7 +105,7 @@ def test_a_folder_of_weights(tmp_path, seed):
 def test_what_does_not_belong_together_is_refused():
     with pytest.raises(bs.InputError, match="one network on the same data"):
         bs.llc_along([quadratic(SIGMA), quadratic([1.0])])
-    with pytest.raises(bs.InputError, match="one network on the same data"):
+    with pytest.raises(bs.InputError, match="checkpoints must be at least one, got none"):
         bs.llc_along([])
     with pytest.raises(bs.InputError, match="unknown sampler"):
         bs.llc_along([quadratic(SIGMA)], sampler="sgld")

@@ -186,8 +186,8 @@ def develop(
         >>> found = bs.develop(lands, gamma=1.0, budget=bs.Nominal(1.0), progress=False)
         >>> found.steps, [row["llc_at_minimum"] for row in found.rows]
         ((1, 10, 100), ['no', 'no', 'yes'])
-        >>> found.missing["in-context score"][:43]
-        'an in-context score needs a loss at every p'
+        >>> found.missing["in-context score"][:38]
+        'an in-context score needs sequences of'
     """
     for kind in parts:
         if kind not in KINDS:
