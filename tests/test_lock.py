@@ -1,8 +1,9 @@
-"""The lock has the pins of constraints.txt, each with hashes."""
+"""The lock has the pins of constraints.txt, each with hashes, and is enough to install from."""
 
 import re
 
 from documented import ROOT
+from hatchling.build import get_requires_for_build_editable
 
 
 def test_the_lock_has_every_pin_with_hashes():
@@ -11,3 +12,8 @@ def test_the_lock_has_every_pin_with_hashes():
     locked = {entry.split(" ")[0]: re.findall(r"--hash=sha256:[0-9a-f]{64}", entry) for entry in entries}
     assert set(locked) == pins, "run .ci/lock.py"
     assert all(locked.values())
+
+
+def test_the_build_of_an_editable_install_needs_nothing_that_the_lock_lacks(monkeypatch):
+    monkeypatch.chdir(ROOT)  # `make locked` builds without isolation
+    assert get_requires_for_build_editable() == []
