@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from safetensors.torch import save_file
 
 import basinscope as bs
 from basinscope.estimates import plain
@@ -27,6 +26,7 @@ from studies.common.measuring import device
 from .tasks import Task
 
 _FEW = 5.0  # seconds below which nothing new is begun
+_PIECE = 6  # checkpoints between two looks at the time, at each of which the loss on all data is taken
 
 
 def moments(steps: int, count: int) -> tuple[int, ...]:
@@ -40,34 +40,40 @@ def moments(steps: int, count: int) -> tuple[int, ...]:
 
 
 def trained(task: Task, when: Sequence[int], rate: float, batch: int, seed: int, scratch: Scratch) -> Path:
-    """A folder with the weights at these steps; goes on where it was left.
+    """A folder with checkpoints at these steps; goes on where it was left.
 
     Adam with a rate that does not change, so that a checkpoint does not depend on when the training is to end.
     """
-    folder = scratch.folder / "checkpoints"
+    folder, work = scratch.folder / "checkpoints", scratch.folder / "training"
     folder.mkdir(exist_ok=True)
     net = task.network.to(device())
-    for step in when:
-        file = folder / f"step-{step:08d}.safetensors"
-        if file.exists():
+    for piece in _pieces(when):
+        if all((folder / f"step-{step:08d}.safetensors").exists() for step in piece):
             continue
         if scratch.seconds_left < _FEW:
             raise Unfinished
-        run = train(
+        train(
             net, (task.x, task.y), lambda net: torch.optim.Adam(net.parameters(), lr=rate), loss=task.loss,
-            steps=step, batch_size=batch, seed=seed, folder=scratch.folder / "training",
-            record=Every(steps=10**9), save=Every(steps=10**9), progress=False,
+            steps=piece[-1], batch_size=batch, seed=seed, folder=work, record=Every(steps=10**9),
+            save=Every(steps=10**9), keep=Every(at=piece), progress=False,
         )  # fmt: skip
-        part = file.with_suffix(".part")
-        save_file({name: value.cpu().contiguous() for name, value in run.model.state_dict().items()}, part)
-        part.rename(file)
+        for file in work.glob("step-*.safetensors"):
+            file.rename(folder / file.name)
     return folder
 
 
+def _pieces(when: Sequence[int]) -> list[Sequence[int]]:
+    """The steps, a few at a time: a training may stop between two pieces."""
+    return [when[start : start + _PIECE] for start in range(0, len(when), _PIECE)]
+
+
 def developed(
-    task: Task, folder: Path, sequences: int, kinds: Sequence[str], how: dict[str, Any], scratch: Scratch
+    task: Task, folder: Path, sequences: int, kinds: Sequence[str], every: int, how: dict[str, Any], scratch: Scratch
 ) -> Development:
-    """The development of the checkpoints of a folder, on the first sequences; goes on where it was left."""
+    """The development of the checkpoints of a folder, on the first sequences; goes on where it was left.
+
+    The last checkpoint has a λ̂ of every part, and counted from there every so many do.
+    """
     data = task.x[:sequences].to(device()), task.y[:sequences].to(device())
     series = series_of(folder, model=task.network.to(device()), loss=task.loss, data=data)
     at = resolution(series.load(len(series) - 1), how.get("nbeta"), how.get("gamma"))
@@ -78,7 +84,8 @@ def developed(
         land = series.load(place)
         outputs.append(outputs_on_fixed_inputs(land))
         file = scratch.folder / f"row-{step:08d}.json"
-        row, absent = _kept(file, partial(measured_of, land, series.names[place], step, how, kinds), scratch)
+        wanted = kinds if (len(series) - 1 - place) % every == 0 else ()
+        row, absent = _kept(file, partial(measured_of, land, series.names[place], step, how, wanted), scratch)
         rows.append(row)
         missing |= absent
     return assembled(series.steps, rows, outputs, how, missing)

@@ -102,7 +102,7 @@ def draw(checkpoints: pd.DataFrame, stages: pd.DataFrame, task: str) -> Any:
 
 def page(made: Mapping[str, pd.DataFrame], origin: Mapping[str, Any]) -> str:
     """`README.md`."""
-    settings, results = origin["settings"], summary(made)
+    results = summary(made)
     whole = made["checkpoints"][made["checkpoints"]["part"] == ""]
     return "\n".join([
         "# Does λ̂ mark the stages of a transformer's training?", "",
@@ -135,8 +135,9 @@ def page(made: Mapping[str, pd.DataFrame], origin: Mapping[str, Any]) -> str:
         "The stage-wise story is that of Hoogland et al. 2024 (https://arxiv.org/abs/2402.02364) and of Wang et al. "
         "2024 (https://arxiv.org/abs/2410.02984).", "",
         "## Run it again", "",
-        f"{run_again(origin)} Each λ̂ has {settings['budget']:g} nominal seconds; all checkpoints of a training share "
-        "nβ = n/log n of the measured sequences, γ = d/‖w*‖² of the last one, and the seed.", "",
+        f"{run_again(origin)} All checkpoints of a training share the seed, γ = d/‖w*‖² of the last one, and "
+        "nβ = n/log n of the measured sequences for a loss that is the mean over positions, as the papers have it. "
+        "Losses here are per position.", "",
         "## Limits", "",
         "Everything is measured on the first sequences that the network was trained on. The text ends with sources of "
         "installed packages where the files of text are not long enough: `data` in the table is a digest of it.", "",

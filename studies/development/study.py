@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
+from basinscope.landscape import watanabe_nbeta
 from basinscope.runs.results import Results
 from basinscope.runs.scratch import Scratch
 from basinscope.runs.study import Job, Result, Settings, Study
@@ -20,9 +21,9 @@ class DevelopmentSettings(Settings):
     Attributes:
         tasks: `text`, `regression`.
         seeds: of each.
-        checkpoints: of a training, at equal ratios of steps.
+        checkpoints: of a training, at equal ratios of steps; of the first ones some fall together.
         text_steps, regression_steps: of the trainings.
-        batch, rate: of Adam.
+        batch, regression_batch, rate: of Adam.
         megabytes: of text.
         vocabulary, context, width, heads: of the transformer that reads text: two layers of attention alone.
         sequences: of text on which everything is measured, and of the regression.
@@ -30,23 +31,26 @@ class DevelopmentSettings(Settings):
         dimension, examples: of the regression.
         regression_layers, regression_width, regression_heads: of its transformer.
         parts: kinds of parts with a λ̂ of their own.
-        gamma: 0 for d/‖w*‖² of the last checkpoint.
-        draws: of each chain, 0 for what the budget affords.
+        parts_every: so many checkpoints, counted back from the last.
+        sampler: of all λ̂.
+        draws, chains, sampled: steps of a chain, how many there are, and sequences of a batch, of text and of the
+            regression; 0 for what the budget affords.
         budget: nominal seconds of the network, and of all parts of a kind, at a checkpoint.
         rtol: wanted standard error of each λ̂.
     """
 
     tasks: tuple[str, ...] = ("text", "regression")
     seeds: tuple[int, ...] = (0, 1)
-    checkpoints: int = 44
-    text_steps: int = 50_000
-    regression_steps: int = 100_000
+    checkpoints: int = 46
+    text_steps: int = 15_000
+    regression_steps: int = 20_000
     batch: int = 64
+    regression_batch: int = 256
     rate: float = 1e-3
     megabytes: float = 25.0
-    vocabulary: int = 5000
-    context: int = 256
-    width: int = 256
+    vocabulary: int = 1024
+    context: int = 128
+    width: int = 512
     heads: int = 8
     sequences: tuple[int, int] = (512, 4096)
     regression_tasks: int = 262_144
@@ -56,7 +60,12 @@ class DevelopmentSettings(Settings):
     regression_width: int = 64
     regression_heads: int = 4
     parts: tuple[str, ...] = ("layer", "head")
-    budget: float = 8.0
+    parts_every: int = 8
+    sampler: str = "lean"
+    draws: tuple[int, int] = (96, 160)
+    chains: tuple[int, int] = (4, 4)
+    sampled: tuple[int, int] = (16, 128)
+    budget: float = 60.0
     rtol: float = 0.05
 
 
@@ -74,6 +83,11 @@ class OnText(Job):
     heads: int
     sequences: int
     parts: tuple[str, ...]
+    parts_every: int
+    sampler: str
+    draws: int
+    chains: int
+    sampled: int
     budget: float
     rtol: float
     task: Literal["text"] = "text"
@@ -94,6 +108,11 @@ class OnRegression(Job):
     heads: int
     sequences: int
     parts: tuple[str, ...]
+    parts_every: int
+    sampler: str
+    draws: int
+    chains: int
+    sampled: int
     budget: float
     rtol: float
     task: Literal["regression"] = "regression"
@@ -112,38 +131,41 @@ class DevelopmentStudy(Study):
         "smoke": {
             "seeds": [0], "checkpoints": 3, "text_steps": 20, "regression_steps": 20, "batch": 8, "megabytes": 0.05,
             "vocabulary": 256, "context": 16, "width": 8, "heads": 2, "sequences": [16, 32], "regression_tasks": 64,
-            "dimension": 2, "examples": 8, "regression_width": 8, "regression_heads": 2, "parts": [], "budget": 1.0,
+            "dimension": 2, "examples": 8, "regression_width": 8, "regression_heads": 2, "regression_batch": 8,
+            "parts": [], "sampler": "auto", "draws": [0, 0], "chains": [0, 0], "sampled": [0, 0], "budget": 1.0,
             "rtol": 0.5,
         },
         "small": {
             "text_steps": 20_000, "regression_steps": 20_000, "batch": 32, "megabytes": 3.4, "vocabulary": 512,
             "context": 64, "width": 64, "heads": 4, "sequences": [128, 512], "regression_tasks": 32_768,
-            "regression_width": 32, "regression_heads": 2, "parts": [], "budget": 2.0, "rtol": 0.1,
+            "regression_width": 32, "regression_heads": 2, "regression_batch": 32, "parts": [], "sampler": "auto",
+            "draws": [0, 0], "chains": [0, 0], "sampled": [0, 0], "budget": 2.0, "rtol": 0.1,
         },
         "paper": {},
     }  # fmt: skip
 
     def jobs(self, settings: DevelopmentSettings) -> Iterator[OnText | OnRegression]:
         s = settings
-        shared: dict[str, Any] = {
-            "batch": s.batch,
-            "rate": s.rate,
-            "parts": s.parts,
-            "budget": s.budget,
-            "rtol": s.rtol,
-        }
+
+        def of(place: int) -> dict[str, Any]:
+            """What both tasks have, the first one's or the second's."""
+            return {
+                "batch": (s.batch, s.regression_batch)[place], "rate": s.rate, "sequences": s.sequences[place],
+                "parts": s.parts, "parts_every": s.parts_every, "sampler": s.sampler, "draws": s.draws[place],
+                "chains": s.chains[place], "sampled": s.sampled[place], "budget": s.budget, "rtol": s.rtol,
+            }  # fmt: skip
+
         for seed in s.seeds:
             if "text" in s.tasks:
                 yield OnText(
                     seed=seed, moments=moments(s.text_steps, s.checkpoints), megabytes=s.megabytes,
-                    vocabulary=s.vocabulary, context=s.context, width=s.width, heads=s.heads,
-                    sequences=s.sequences[0], **shared,
+                    vocabulary=s.vocabulary, context=s.context, width=s.width, heads=s.heads, **of(0),
                 )  # fmt: skip
             if "regression" in s.tasks:
                 yield OnRegression(
                     seed=seed, moments=moments(s.regression_steps, s.checkpoints), tasks=s.regression_tasks,
                     dimension=s.dimension, examples=s.examples, layers=s.regression_layers,
-                    width=s.regression_width, heads=s.regression_heads, sequences=s.sequences[1], **shared,
+                    width=s.regression_width, heads=s.regression_heads, **of(1),
                 )  # fmt: skip
 
     def run(self, job: OnText | OnRegression, scratch: Scratch) -> Result:
@@ -157,12 +179,18 @@ class DevelopmentStudy(Study):
                 job.seed, tasks=job.tasks, dimension=job.dimension, examples=job.examples, layers=job.layers,
                 width=job.width, heads=job.heads,
             )  # fmt: skip
-        data = digest(task)
+        data, positions = digest(task), task.y.shape[1]
         folder = trained(task, job.moments, job.rate, job.batch, job.seed, scratch)
-        how: dict[str, Any] = {"budget": budget(job.budget), "rtol": job.rtol, "seed": 0}
-        result = developed(task, folder, job.sequences, job.parts, how, scratch)
+        how: dict[str, Any] = {
+            "nbeta": watanabe_nbeta(job.sequences) / positions, "sampler": job.sampler, "draws": job.draws or None,
+            "chains": job.chains or None, "batch_size": job.sampled or None, "budget": budget(job.budget),
+            "rtol": job.rtol, "seed": 0,
+        }  # fmt: skip
+        result = developed(task, folder, job.sequences, job.parts, job.parts_every, how, scratch)
         table = result.to_dataframe().to_dict("records")
         rows = [{name: value for name, value in row.items() if value == value} for row in table]  # without NaN
+        for row in rows:
+            row |= {name: row[name] / positions for name in ("loss", "loss_stderr") if name in row}
         shared: dict[str, Any] = {
             "data": data,
             **{f"share{axis + 1}": share for axis, share in enumerate(result.shares)},

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import sysconfig
-from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 import torch
 from torch import Tensor, nn
@@ -15,8 +11,8 @@ from basinscope.errors import InputError
 from basinscope.zoo.models import transformer
 from basinscope.zoo.models.transformer import TransformerBlock
 
-_TEXTS = ("shakespeare.txt", "wikitext2_valid.txt", "wikitext2_test.txt")
-_PACKAGES = ("torch", "numpy", "scipy", "pandas", "sklearn", "transformers")  # whose sources are text as well
+from .corpus import corpus
+
 _FOR_TOKENIZER = 4_000_000  # characters from which the tokenizer learns its pairs
 
 
@@ -48,32 +44,6 @@ def text_task(seed: int, *, megabytes: float, vocabulary: int, context: int, wid
     torch.manual_seed(seed)
     net = transformer(vocabulary, context, layers=2, width=width, heads=heads, feedforward=False)
     return Task(net, x[order], y[order], "cross_entropy")
-
-
-def corpus(megabytes: float) -> str:
-    """Text of `BASINSCOPE_DATA/text`, then sources of installed packages in the order of their names, so much of it."""
-    most, pieces, size = int(1e6 * megabytes), [], 0
-    for text in _texts():
-        pieces.append(text[: most - size])
-        size += len(pieces[-1])
-        if size >= most:
-            break
-    return "".join(pieces)
-
-
-def _texts() -> Iterator[str]:
-    folder = Path(os.environ.get("BASINSCOPE_DATA", "data")) / "text"
-    for name in _TEXTS:
-        try:
-            yield (folder / name).read_text("utf-8")
-        except OSError as error:
-            raise InputError(
-                f"there is no text at {folder / name}: point BASINSCOPE_DATA at a folder with text/ in it"
-            ) from error
-    installed = Path(sysconfig.get_path("purelib"))
-    for package in _PACKAGES:
-        for file in sorted((installed / package).rglob("*.py")):
-            yield file.read_text("utf-8", errors="replace")
 
 
 def encoded(text: str, vocabulary: int) -> Tensor:

@@ -175,7 +175,8 @@ def test_every():
     pairs = list(itertools.pairwise(clocks))
     assert [b.step for a, b in pairs if steps.due(a, b)] == [4, 8, 12, 16, 20, 24, 28]
     assert [b.step for a, b in pairs if epochs.due(a, b)] == [5, 10, 14, 19, 24, 28]
-    for bad in ({}, {"steps": 1, "epochs": 1}, {"steps": 0}, {"epochs": -1}):
+    assert [b.step for a, b in pairs if Every(at=(1, 4, 29)).due(a, b)] == [1, 4, 29]
+    for bad in ({}, {"steps": 1, "epochs": 1}, {"steps": 0}, {"epochs": -1}, {"at": (0,)}, {"steps": 1, "at": (1,)}):
         with pytest.raises(bs.InputError):
             Every(**bad)
 

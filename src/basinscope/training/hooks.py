@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -33,28 +33,39 @@ class TrainingClock:
 
 @dataclass(frozen=True)
 class Every:
-    """Every so many optimizer steps or epochs, and before the first step where `start` is set.
+    """Every so many optimizer steps or epochs, or at the steps that `at` lists; where `start` is set, also before the
+    first step.
 
     Examples:
         >>> before, after = TrainingClock(9, 9, 4), TrainingClock(10, 10, 4)
         >>> Every(steps=5).due(before, after), Every(epochs=1).due(before, after)
         (True, False)
+        >>> Every(at=(1, 10, 100)).due(before, after)
+        True
     """
 
     steps: int | None = None
     epochs: float | None = None
     start: bool = False
+    at: Collection[int] = ()
 
     def __post_init__(self) -> None:
-        if (self.steps is None) == (self.epochs is None):
-            raise InputError(f"Every needs either steps or epochs, got steps={self.steps!r} and epochs={self.epochs!r}")
+        if (self.steps is not None) + (self.epochs is not None) + bool(self.at) != 1:
+            raise InputError(
+                f"Every needs one of steps, epochs and at, got steps={self.steps!r}, epochs={self.epochs!r} and "
+                f"at={self.at!r}"
+            )
+        for step in self.at:
+            whole("at", step, least=1)
         if self.steps is not None:
             whole("steps", self.steps, least=1)
         if self.epochs is not None:
             positive("epochs", self.epochs)
 
     def due(self, before: TrainingClock, after: TrainingClock) -> bool:
-        """Whether a multiple was reached between two moments."""
+        """Whether a multiple, or a step of the list, was reached between two moments."""
+        if self.at:
+            return any(before.step < step <= after.step for step in self.at)
         if self.steps is not None:
             return before.step // self.steps < after.step // self.steps
         assert self.epochs is not None

@@ -13,10 +13,11 @@ from basinscope.runs.results import Results
 from basinscope.runs.scratch import Scratch, Unfinished
 from basinscope.runs.settings import resolved
 from basinscope.runs.store import Store
+from studies.development.corpus import corpus, gathered
 from studies.development.growing import moments, trained
 from studies.development.report import answer, shared_ends
 from studies.development.study import STUDY
-from studies.development.tasks import corpus, encoded, regression_task, text_task
+from studies.development.tasks import encoded, regression_task, text_task
 
 SMALL = {"tasks": 16, "dimension": 2, "examples": 8, "layers": 1, "width": 8, "heads": 2}
 
@@ -35,6 +36,15 @@ def test_text_comes_in_the_order_of_the_files(texts):
     assert len(longer) == 1500
     assert "wikitext2_valid" in longer
     assert len(corpus(0.01)) == 10_000  # sources of packages follow
+
+
+def test_gathered_text_is_the_same_text(texts, tmp_path, monkeypatch):
+    whole = corpus(0.002)
+    monkeypatch.setattr("studies.development.corpus.MEGABYTES", 0.002)
+    assert gathered(tmp_path / "elsewhere").name == "corpus.txt.xz"
+    monkeypatch.setenv("BASINSCOPE_DATA", str(tmp_path / "elsewhere"))
+    assert corpus(0.002) == whole
+    assert corpus(0.001) == whole[:1000]
 
 
 def test_bytes_are_tokens():
