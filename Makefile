@@ -86,6 +86,7 @@ locked:
 	test -x $(BIN)/python || $(call step,making .venv,$(PYTHON) -m venv .venv)
 	$(call step,installing what the lock holds,$(PIP) install -qq --no-deps --require-hashes -r requirements.lock)
 	$(call step,installing basinscope,$(PIP) install -qq --no-deps --no-build-isolation -e .)
+	$(call step,checking that nothing is missing,$(PIP) check > /dev/null)
 	touch $(CORE) $(DEV) $(DOCS) $(STUDIES)
 
 # In an environment of its own: its packages are no part of ours.

@@ -22,8 +22,8 @@ _LINK = re.compile(r"#sha256=([0-9a-f]{64})\"[^>]*>([^<]+)<")
 
 
 def locked(pin: str, beside: Path | None) -> str:
-    """One requirement with its hashes."""
-    name, version = pin.split("==")
+    """One requirement, with its marker if it has one, and its hashes."""
+    name, version = pin.partition(" ;")[0].split("==")
     hashes = sorted({*_indexed(name, version), *_kept(name, version, beside)})
     if not hashes:
         raise SystemExit(f"{pin}: the index has no file of this release")
