@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 import shutil
 import subprocess
 import tempfile
@@ -15,6 +16,7 @@ from urllib.request import urlopen
 from websockets.sync.client import connect
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
+PAPERS = {"A4": (8.27, 11.69), "letter": (8.5, 11.0)}  # inches
 GENEROUS = 240  # seconds until what does not come counts as lost
 
 
@@ -132,9 +134,13 @@ class Page:
         told = self.call("Page.captureScreenshot", format="png", captureBeyondViewport=whole)
         path.write_bytes(base64.b64decode(told["data"]))
 
-    def pdf(self, path):
+    def pdf(self, path, paper="A4"):
+        """Print to a file; how many pages that took."""
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(base64.b64decode(self.call("Page.printToPDF", printBackground=True)["data"]))
+        width, height = PAPERS[paper]
+        told = self.call("Page.printToPDF", printBackground=True, paperWidth=width, paperHeight=height)
+        path.write_bytes(base64.b64decode(told["data"]))
+        return len(re.findall(rb"/Type\s*/Page\b", path.read_bytes()))
 
     def names(self):
         """Role and accessible name of every node that can have the keyboard's focus."""

@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
+import basinscope as bs
 import lacking
+from basinscope import demo
 from basinscope.report.studies import study_page
 from basinscope.runs.driver import run
 from basinscope.runs.results import Results
@@ -176,12 +178,29 @@ def test_a_report_prints(page, run_of_many, tmp_path):
     run_of_many.to_html(tmp_path / "report.html")
     page.open(f"file://{tmp_path}/report.html", dark=True)
     place = Path(PICTURES) if PICTURES else tmp_path
-    page.pdf(place / "report.pdf")
-    assert (place / "report.pdf").read_bytes().startswith(b"%PDF")
+    assert page.pdf(place / "report.pdf") > 0
     page.look(dark=True, media="print")
     assert page.run("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
     assert page.run("getComputedStyle(document.querySelector('nav.contents')).display") == "none"
     assert page.run(POOR_CONTRAST) == []
+
+
+@pytest.mark.parametrize("paper", ["A4", "letter"])
+def test_a_report_prints_on_two_pages(page, report, tmp_path, paper):
+    report.to_html(tmp_path / "report.html")
+    page.open(f"file://{tmp_path}/report.html")
+    assert page.pdf(tmp_path / "report.pdf", paper) <= 2
+
+
+@pytest.mark.slow
+def test_the_report_of_the_demonstration_prints_on_two_pages(page, tmp_path):
+    lacking.package("sklearn")
+    digits = demo.load_digits()
+    report = demo.measure(demo.train(digits, 8, 0), digits, bs.Nominal(2), 0, "basinscope demo")
+    report.to_html(tmp_path / "report.html")
+    page.open(f"file://{tmp_path}/report.html")
+    place = Path(PICTURES) if PICTURES else tmp_path
+    assert page.pdf(place / "demo.pdf", "letter") <= 2
 
 
 def test_hostile_names_stay_names_in_the_live_page(page, tmp_path):
