@@ -24,11 +24,12 @@ step = { printf '%s … ' '$(1)' && begun=$$(date +%s) && $(2) && echo "$$(($$(d
 
 .DEFAULT_GOAL := help
 .SILENT:
-.PHONY: help venv locked audit test test-all lint unit test-extras format demo docs bench-truth bench-coverage bench-speed bench-samplers bench-influence bench-curvature bench-population bench-runs bench-hostile bench-report study-ngd study-flatness study-llc study-criteria dist clean
+.PHONY: help venv locked audit sbom test test-all lint unit test-extras format demo docs bench-truth bench-coverage bench-speed bench-samplers bench-influence bench-curvature bench-population bench-runs bench-hostile bench-report study-ngd study-flatness study-llc study-criteria dist clean
 
 help:
 	echo "make venv             .venv with the core and what the demo needs; other targets add what they need"
 	echo "make locked           .venv for the tests, every file checked against its hash in requirements.lock"
+	echo "make sbom             the bill of materials, CycloneDX, in build/sbom.cdx.json"
 	echo "make audit            known vulnerabilities of the pinned releases"
 	echo "make demo             train a small network, measure it, write a report"
 	echo "make test             lint, then the quick tests"
@@ -88,6 +89,10 @@ locked:
 	$(call step,installing basinscope,$(PIP) install -qq --no-deps --no-build-isolation -e .)
 	$(call step,checking that nothing is missing,$(PIP) check > /dev/null)
 	touch $(CORE) $(DEV) $(DOCS) $(STUDIES)
+
+# Made of the lock by Python alone: the same commit gives the same bytes.
+sbom:
+	$(PYTHON) .ci/sbom.py $(ARGS)
 
 # In an environment of its own: its packages are no part of ours.
 audit:
