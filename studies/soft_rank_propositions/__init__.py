@@ -1,0 +1,1 @@
+"""The soft rank's propositions, measured: limits of the gap, bounds on networks, and the penalty at work."""
