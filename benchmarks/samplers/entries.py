@@ -114,7 +114,7 @@ def ours(problem: Problem, gradients: int, seed: int) -> float:
 def ladder(problem: Problem, seed: int) -> list[tuple[float, float]]:
     """Gradients taken and λ̂ found with growing budgets."""
     found = []
-    for seconds in np.geomspace(0.02, 0.64, 6):
+    for seconds in np.geomspace(0.02, 0.64, 16):
         with counted() as count:
             estimate = bs.llc(problem.land, nbeta=problem.nbeta, gamma=problem.gamma, rtol=1e-4, seed=seed,
                               budget=bs.Nominal(seconds), progress=False)  # fmt: skip

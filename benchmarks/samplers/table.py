@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 import statistics
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from basinscope.figure_style import BULK, POINT, panels
 
 from .contest import BUDGETS, Outcome
+from .entries import ENTRIES
 
 OURS = "bs.llc"
 WRONG = 0.5  # relative error from which on a number says nothing
+RESAMPLED = 400
+EXAMPLE = "HMC"  # the entry that the page shows
 
 
 def ranked(outcomes: Sequence[Outcome]) -> list[str]:
@@ -32,6 +38,26 @@ def middle(outcomes: Sequence[Outcome], name: str, gradients: int) -> float:
     return statistics.median(found) if found else math.inf
 
 
+def interval(outcomes: Sequence[Outcome], name: str, gradients: int) -> tuple[float, float]:
+    """90 % of the medians of landscapes drawn again, and of seeds drawn again of each."""
+    places: dict[str, list[float]] = {}
+    for each in outcomes:
+        if each.sampler == name and each.gradients == gradients:
+            places.setdefault(each.landscape, []).append(each.error)
+    if not places:
+        return math.inf, math.inf
+    rng = np.random.default_rng(0)
+    rows = list(places.values())
+    medians = [
+        np.median(
+            np.concatenate([rng.choice(rows[place], len(rows[place])) for place in rng.choice(len(rows), len(rows))])
+        )
+        for _ in range(RESAMPLED)
+    ]
+    low, high = np.quantile(medians, (0.05, 0.95), method="nearest")
+    return float(low), float(high)
+
+
 def page(outcomes: Sequence[Outcome], provenance: Sequence[str]) -> str:
     """Markdown, with the answer first."""
     names = ranked(outcomes)
@@ -42,7 +68,8 @@ def page(outcomes: Sequence[Outcome], provenance: Sequence[str]) -> str:
         answer(outcomes, names, len(landscapes)), "",
         "![Median error over the number of gradients](samplers.svg)", "",
         f"Median of |λ̂ − λ_t|/λ_t over {len(landscapes)} landscapes and {seeds} seeds, λ_t from closed forms, "
-        "quadrature and exact Gibbs sampling. A gradient is one chain's on all data. The last columns have the largest "
+        "quadrature and exact Gibbs sampling. In brackets is the interval that holds 90 % of the medians of landscapes "
+        "and seeds drawn again. A gradient is one chain's on all data. The last columns have the largest "
         f"error with {BUDGETS[-1]:,} gradients, and how many of these runs are off by {WRONG:.0%} or gave no number.",
         "",
         f"| sampler | {' | '.join(f'{count:,} gradients' for count in BUDGETS)} | worst | off |",
@@ -62,8 +89,11 @@ def page(outcomes: Sequence[Outcome], provenance: Sequence[str]) -> str:
         "## Add a sampler", "",
         "Write a function of landscape, number of gradients and seed that returns λ̂, and name it by `@entry(…)` in "
         "`benchmarks/samplers/entries.py`: `make bench-samplers ARGS='--samplers NAME'` then runs it alone and adds "
-        "it to this page. One of another package runs in its own environment, as those in "
-        "`benchmarks/samplers/peers/` do.", "",
+        "it to this page. The landscape has `land`, with its loss, gradients and data, `nbeta`, `gamma`, and "
+        f"`stiffest`. The entry {EXAMPLE} is this:", "",
+        "```python", inspect.getsource(ENTRIES[EXAMPLE]).rstrip(), "```", "",
+        "A sampler of another package runs in its own environment, by a worker like those in "
+        "`benchmarks/samplers/peers/`. The shortest of these have twenty lines of their own.", "",
         "## Where the numbers come from", "",
         *(f"- {line}" for line in provenance), "",
     ])  # fmt: skip
@@ -84,7 +114,7 @@ def answer(outcomes: Sequence[Outcome], names: Sequence[str], landscapes: int) -
 
 def row(outcomes: Sequence[Outcome], name: str) -> str:
     last = errors(outcomes, name, BUDGETS[-1])
-    cells = [_percent(middle(outcomes, name, count)) for count in BUDGETS]
+    cells = [_with_interval(outcomes, name, count) for count in BUDGETS]
     off = sum(error >= WRONG for error in last)
     return f"| {name} | {' | '.join(cells)} | {_percent(max(last, default=math.inf))} | {off} of {len(last)} |"
 
@@ -95,19 +125,29 @@ def by_landscape(outcomes: Sequence[Outcome], landscape: str, names: Sequence[st
     return f"| {landscape} | {own[0].reference:.4g} | {' | '.join(cells)} |"
 
 
+def _with_interval(outcomes: Sequence[Outcome], name: str, gradients: int) -> str:
+    value = middle(outcomes, name, gradients)
+    if not math.isfinite(value):
+        return "—"
+    return f"{_percent(value)} ({', '.join(map(_percent, interval(outcomes, name, gradients)))})"
+
+
 def _percent(error: float) -> str:
     return "—" if not math.isfinite(error) else f"{error:.1%}" if error < 10 else f"{error:.0f} ×"
 
 
 def figure(outcomes: Sequence[Outcome], path: Path) -> None:
-    """Median error over the number of gradients, a line each; ours is drawn last."""
+    """Median error over the number of gradients with its interval, a line each; ours is drawn last."""
     drawn, (axes,) = panels(1, 1, width=7.5, height=4.8)
     names = ranked(outcomes)
     for place, name in enumerate(sorted(names, key=lambda name: name == OURS)):
-        points = [(count, middle(outcomes, name, count)) for count in BUDGETS]
+        values = np.array([middle(outcomes, name, count) for count in BUDGETS])
+        ends = np.array([interval(outcomes, name, count) for count in BUDGETS]).T
+        shift = 1.03 ** (place - len(names) / 2)  # so that bars stand beside each other
         ours: dict[str, Any] = {"color": POINT, "linewidth": 2.5, "marker": "o"}
         style = ours if name == OURS else {"linewidth": 1.1, "marker": "osv^DPX"[place % 7], "markersize": 4}
-        axes.plot(*zip(*points, strict=True), label=name, **style)
+        bars = np.where(np.isfinite(ends), np.abs(ends - values), 0.0)
+        axes.errorbar(np.array(BUDGETS) * shift, values, bars, label=name, elinewidth=0.6, capsize=1.5, **style)
     axes.axhline(1.0, color=BULK, linewidth=0.8, linestyle=":")
     axes.set(xscale="log", yscale="log", xlabel="gradients on all data", ylabel="median |λ̂ − λₜ| / λₜ")
     axes.legend(frameon=False, fontsize=7, loc="center left", bbox_to_anchor=(1.0, 0.5))

@@ -1,5 +1,6 @@
 """Pages of benchmarks say what was found first, and count it rightly."""
 
+import auditing
 import budgets
 import coverage
 import displaced
@@ -41,3 +42,25 @@ def test_displaced_points_lead_with_the_worst_of_them():
     ]
     first = displaced.markdown(rows, None, None).splitlines()[2]
     assert first.startswith("On 2 points off their minimum, basins are at most 3.0% and drops at most 2.00% away")
+
+
+def test_the_auditor_is_counted_on_sound_chains_and_on_defects_apart():
+    def said(tool, kind, right, *words):
+        return auditing.Row(tool, kind, 0, 5.0, 4.0, 4.2, "ok" if right else "doubtful", "; ".join(words), right)
+
+    one, two = auditing.TOOLS
+    rows = [
+        said(one, "sound", True), said(two, "sound", True), said(two, "drift", True, "drift", "chains disagree"),
+        said(one, "step-size bias", False),
+    ]  # fmt: skip
+    text = auditing.page(rows)
+    first = text.splitlines()[2]
+    assert "names the defect in 1 of 2 runs of devinterp that have one, and passes 2 of 2 sound ones" in first
+    assert f"| drift | {two} | 1 of 1 | 5 | 4.2 | chains disagree |" in text
+
+
+def test_the_auditor_is_told_of_the_noise_that_batches_have():
+    problem = auditing.regression()
+    assert auditing.facts_for(problem, auditing.SAMPLES)["noise_trace"] == 0.0
+    assert auditing.facts_for(problem, 1)["noise_trace"] == pytest.approx(problem.facts["noise_trace"], rel=0.01)
+    assert 0 < problem.exact < auditing.INPUTS / 2

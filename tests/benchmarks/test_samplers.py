@@ -12,7 +12,7 @@ from samplers.counting import counted
 from samplers.peers.kept import Kept
 from samplers.problem import CASES, keep
 from samplers.superposition import Pair, pair
-from samplers.table import page, ranked
+from samplers.table import interval, page, ranked
 
 import basinscope as bs
 from basinscope.sampling.chains import ChainLosses
@@ -75,3 +75,16 @@ def test_the_page_ranks_by_the_median_and_shows_what_gave_no_number() -> None:
     text = page(rows, ["here"])
     assert "`bs.llc` is 1.0% off in the median, and the best of the others, SGLD, 20.0%" in text
     assert "| MALA | — | — | — | — | 2 of 2 |" in text
+    assert "| SGLD | 20.0% (20.0%, 20.0%) |" in text
+    assert '@entry("HMC")' in text
+
+
+def test_the_interval_of_a_median_is_that_of_landscapes_and_seeds_drawn_again() -> None:
+    rows = [
+        Outcome("SGLD", str(place), 300, seed, 1 + 0.01 * (place + 1), 1.0, 1.0)
+        for place in range(9)
+        for seed in (0, 1)
+    ]
+    low, high = interval(rows, "SGLD", 300)
+    assert 0.02 <= low < 0.05 < high <= 0.08  # the median of 1 to 9 %, of nine
+    assert interval(rows, "SGLD", 1000) == (np.inf, np.inf)
