@@ -75,10 +75,11 @@ def trained(arm: str, strength: float, data: Pair, steps: int, seed: int) -> nn.
     for step in range(steps):
         batch = torch.randint(len(x), (BATCH,), generator=generator)
         optimizer.zero_grad()
-        loss: Tensor = functional.cross_entropy(net(x[batch]), y[batch])
+        loss = functional.cross_entropy(net(x[batch]), y[batch])
         if arm == "soft rank" and step % EVERY == 0:
             few = torch.randint(len(x), (FEW,), generator=generator)
-            loss = loss + EVERY * strength / len(x) * bs.penalty(land, net, few, weight_decay=BASE)
+            rank = bs.penalty(land, net, few, weight_decay=BASE)
+            loss = torch.add(loss, rank, alpha=EVERY * strength / len(x))
         loss.backward()
         if arm == "SAM":
             _climb(net, strength, x[batch], y[batch])
