@@ -96,7 +96,7 @@ def _climb(net: nn.Module, radius: float, x: Tensor, y: Tensor) -> None:
     before = [weight.detach().clone() for weight in weights]
     with torch.no_grad():
         for weight, slope in zip(weights, slopes, strict=True):
-            weight += radius * slope / size
+            weight.add_(slope, alpha=float(radius / size))
     net.zero_grad()
     functional.cross_entropy(net(x), y).backward()
     with torch.no_grad():
