@@ -17,6 +17,7 @@ from torch import Tensor
 
 from .damping import with_norm_of
 
+_LONGEST_SUM = 256  # terms of a sum that a GPU adds one after another
 INITIAL_UPDATES = 3  # on the first batch: a few rounds of subspace iteration towards its leading directions
 
 
@@ -109,14 +110,14 @@ def due(
     """
     # Y = R T from H = XRᵀ and J = HᵀX, so that no D × D matrix is ever formed.
     weight, factors = eta / rows.shape[-2], state.spectrum + state.floor[..., None]
-    h = rows @ state.basis.mT
-    j = h.mT @ rows
+    h = _product(rows, state.basis.mT)
+    j = _product(h.mT, rows)
     least = None
     if single:
         past = ((1 - eta) * factors).to(rows.dtype)
         projection = weight * j + past[..., None] * state.basis
-        cross = weight * (h.mT @ h) * past[..., None, :]
-        squared = weight**2 * (j @ j.mT) + cross + cross.mT + torch.diag_embed(past.square())
+        cross = weight * _product(h.mT, h) * past[..., None, :]
+        squared = weight**2 * _product(j, j.mT) + cross + cross.mT + torch.diag_embed(past.square())
         least = ((1 - eta) * state.floor).square()
     else:
         projection = j.double() * weight + (1 - eta) * (factors[..., None] * state.basis.double())
@@ -180,6 +181,21 @@ def _by_singular_values(projection: Tensor) -> tuple[Tensor, Tensor]:
     """C^½ and R' from Y itself, for the first updates, which start ten orders of magnitude below the gradient."""
     _, root, basis = torch.linalg.svd(projection, full_matrices=False)
     return root, basis
+
+
+def _product(one: Tensor, other: Tensor) -> Tensor:
+    """The product of two matrices, rounded as a processor rounds it.
+
+    A GPU adds all terms of an entry one after another, and is off by 2.4e-7 of the factors' norms over 784 terms, where
+    a processor's library adds in blocks and is off by 0.7e-7 to 1.0e-7. With `single` that decides what is learned:
+    trained on an H200 without blocks, networks of 256 units ended at six times the published training loss.
+    """
+    terms = one.shape[-1]
+    if not one.is_cuda or terms <= _LONGEST_SUM:
+        return one @ other
+    count = -(-terms // _LONGEST_SUM)
+    blocks = zip(one.chunk(count, dim=-1), other.chunk(count, dim=-2), strict=True)
+    return torch.stack([part @ of_other for part, of_other in blocks]).sum(0)
 
 
 def _mean_square(rows: Tensor) -> Tensor:
