@@ -9,15 +9,15 @@ from typing import Any
 import basinscope as bs
 from basinscope.sampling.calibration import resolution
 
-from .squeezing import critical, layers, low_rank, quantized, rise
+from .squeezing import critical, layers, low_rank, predictions, quantized, rise
 
 
 def measured(
-    land: bs.Landscape, bits: Sequence[float], thresholds: Sequence[float], budget: float, seed: int
+    land: bs.Landscape, bits: Sequence[float], thresholds: Sequence[float], sampler: str, budget: float, seed: int
 ) -> list[dict[str, Any]]:
     """A row for each layer (`kind` is `layer`), and one for each number of bits and each rank of it."""
     at = resolution(land)
-    loss = float(land.per_sample().mean())
+    loss = float(land.per_sample().mean()) / predictions(land)
     rows: list[dict[str, Any]] = []
     for name in layers(land):
         part = land.restrict(name)
@@ -27,7 +27,7 @@ def measured(
         ranks = list(range(most + 1))
         by_rank = [rise(land, name, partial(low_rank, rank=rank)) for rank in ranks]
         estimate = bs.llc(
-            part, nbeta=at.nbeta, gamma=at.gamma, budget=bs.Nominal(budget), seed=seed, progress=False
+            part, nbeta=at.nbeta, gamma=at.gamma, sampler=sampler, budget=bs.Nominal(budget), seed=seed, progress=False
         )  # fmt: skip
         shared = {"layer": name, "parameters": part.dimension, "loss": loss}
         row = {

@@ -112,7 +112,8 @@ def page(made: Mapping[str, pd.DataFrame], origin: Mapping[str, Any]) -> str:
         answer(made["correlations"]) + small, "",
         "![What layers need, over λ̂](layers.png)", "",
         "## Rank correlations", "",
-        f"A layer needs as many bits as let the loss rise by no more than {settings['thresholds'][0]:g} nats when its "
+        "A layer needs as many bits as let the mean loss of a prediction rise by no more than "
+        f"{settings['thresholds'][0]:g} nats when its "
         "weights are rounded to equal steps and all others stay. It needs the least rank for which the same holds when "
         "its matrix is replaced by the nearest one of that rank. λ̂ is that of the layer with all others held fixed. "
         "Intervals of 95 % come from drawing whole networks with replacement.", "",
@@ -142,7 +143,7 @@ def page(made: Mapping[str, pd.DataFrame], origin: Mapping[str, Any]) -> str:
         "The experiment follows Urdshals et al. 2025 (https://arxiv.org/abs/2510.12077), who squeeze whole language "
         "models of the Pythia family; here it is single layers of small networks.", "",
         "## Run it again", "",
-        f"{run_again(origin)} Every λ̂ has {settings['budget']:g} nominal seconds.", "",
+        f"{run_again(origin)} λ̂ has {_each(settings)} nominal seconds a layer.", "",
         "## Limits", "",
         "Small networks on few samples. Rounding is to equal steps without calibration, and ranks are cut without "
         "training again: better ways of squeezing would need less. The loss is that of the training data.", "",
@@ -163,6 +164,13 @@ def answer(correlations: pd.DataFrame) -> str:
         f"a rank correlation of {_with(bits)}. {_yes_or_no(rank)} for rank: the correlation with the share of the full "
         f"rank is {_with(rank)}. The bits of a whole layer go with λ̂ by {_with(total)}, and with the mere number of "
         f"weights by {_with(count)}."
+    )
+
+
+def _each(settings: Mapping[str, Any]) -> str:
+    """The budgets of the networks."""
+    return ", ".join(
+        f"{budget:g} ({network})" for network, budget in zip(settings["networks"], settings["budgets"], strict=True)
     )
 
 

@@ -37,9 +37,15 @@ def low_rank(weight: Tensor, rank: int) -> Tensor:
 
 
 def rise(land: bs.Landscape, name: str, squeeze: Squeeze) -> float:
-    """How much the mean loss rises when one layer's weights are squeezed and all others stay."""
+    """How much the mean loss of a prediction rises when one layer's weights are squeezed and all others stay."""
     squeezed = {**land.parameters, name: squeeze(land.parameters[name])}
-    return float((land.per_sample(squeezed) - land.per_sample()).mean())
+    return float((land.per_sample(squeezed) - land.per_sample()).mean()) / predictions(land)
+
+
+def predictions(land: bs.Landscape) -> int:
+    """Of a sample: one for each label, of which an image has one and a sequence as many as tokens."""
+    target = land.samples.target
+    return target.numel() // land.n if land.loss.family == "categorical" and isinstance(target, Tensor) else 1
 
 
 def critical(sizes: Sequence[float], rises: Sequence[float], most: float) -> float:

@@ -26,8 +26,9 @@ class CompressionSettings(Settings):
         epochs: of training.
         seeds: of each network.
         bits: lowest and highest, and how many in between at equal steps.
-        thresholds: rises of the loss that count as too much, in nats; the first is the one of the page.
-        budget: nominal seconds for each λ̂.
+        thresholds: rises of the loss of a prediction that count as too much, in nats; the first is the page's.
+        samplers: of λ̂, for each of the networks.
+        budgets: nominal seconds for each λ̂ of each of the networks.
     """
 
     networks: tuple[str, ...] = NETWORKS
@@ -37,7 +38,8 @@ class CompressionSettings(Settings):
     seeds: tuple[int, ...] = (0, 1, 2)
     bits: tuple[float, float, int] = (1.0, 9.0, 33)
     thresholds: tuple[float, ...] = (0.05, 0.01, 0.25)
-    budget: float = 2.0
+    samplers: tuple[str, ...] = ("auto", "auto", "hmc")
+    budgets: tuple[float, ...] = (2.0, 2.0, 40.0)
 
 
 class Squeezed(Job):
@@ -50,6 +52,7 @@ class Squeezed(Job):
     seed: int
     bits: tuple[float, float, int]
     thresholds: tuple[float, ...]
+    sampler: str
     budget: float
 
 
@@ -63,25 +66,26 @@ class Compression(Study):
     scales: Mapping[str, Mapping[str, Any]] = {
         "smoke": {
             "networks": ["mlp"], "images": "digits", "samples": 100, "epochs": 5, "seeds": [0], "bits": [1.0, 8.0, 8],
-            "budget": 0.2,
+            "samplers": ["auto"], "budgets": [0.2],
         },
-        "digits": {"images": "digits", "samples": 600, "budget": 1.0},
+        "digits": {"images": "digits", "samples": 600, "budgets": [1.0, 1.0, 20.0]},
         "paper": {},
     }  # fmt: skip
 
     def jobs(self, settings: CompressionSettings) -> Iterator[Squeezed]:
         s = settings
-        for network in s.networks:
+        for network, sampler, budget in zip(s.networks, s.samplers, s.budgets, strict=True):
             for seed in s.seeds:
                 yield Squeezed(
                     network=network, images=s.images, samples=s.samples, epochs=s.epochs, seed=seed, bits=s.bits,
-                    thresholds=s.thresholds, budget=s.budget,
+                    thresholds=s.thresholds, sampler=sampler, budget=budget,
                 )  # fmt: skip
 
     def run(self, job: Squeezed, scratch: Scratch) -> Result:
         land = landscape(job.network, job.images, job.samples, job.epochs, job.seed)
         low, high, count = job.bits
-        return Result(measured(land, np.linspace(low, high, count).tolist(), job.thresholds, job.budget, job.seed))
+        bits = np.linspace(low, high, count).tolist()
+        return Result(measured(land, bits, job.thresholds, job.sampler, job.budget, job.seed))
 
     def report(self, results: Results, folder: Path) -> Sequence[Path]:
         """`layers.csv`, `curves.csv`, `correlations.csv`, two figures and `README.md`."""
