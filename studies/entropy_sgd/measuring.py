@@ -3,25 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import basinscope as bs
 from basinscope.landscape import watanabe_nbeta
 from basinscope.sampling.calibration import Resolution
 from basinscope.zoo.data import DataSet
+from studies.common.classifiers import classifier, seeded
+from studies.common.descents import trained, untrained
 from studies.common.measuring import device, sgld_walks
-from studies.llc.cases import classifier, seeded
-from studies.llc.entropy import trained, untrained
-from studies.llc.jobs import Descent
 
 Row = dict[str, Any]
 LATE = 0.5  # of the longest chain, what is left out at its beginning
 
 
-def networks(jobs: Sequence[Descent], data: DataSet) -> list[tuple[bs.Landscape, Row]]:
+@dataclass(frozen=True)
+class Training:
+    """One network's training, as `studies.common.descents` has it."""
+
+    optimizer: str
+    seed: int
+    widths: tuple[int, ...]
+    train_batch: int
+    lr: float
+    inner_steps: int
+
+
+def networks(jobs: Sequence[Training], epochs: int, data: DataSet) -> list[tuple[bs.Landscape, Row]]:
     """The trained networks, and how well each does; they are trained together."""
     population = untrained(jobs, data)
-    trained(population, jobs[0].looks[-1], jobs[0], data)
+    trained(population, epochs, jobs[0], data)
     on_train, on_test = population.evaluate(), population.evaluate(data.test)
     assert on_train.accuracy is not None
     assert on_test.accuracy is not None

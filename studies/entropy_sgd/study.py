@@ -9,11 +9,10 @@ from typing import Any
 from basinscope.runs.results import Results
 from basinscope.runs.scratch import Scratch, Unfinished
 from basinscope.runs.study import Job, Result, Settings, Study
-from studies.llc.cases import images, standardized
-from studies.llc.jobs import Descent
-from studies.llc.keeping import one_by_one
+from studies.common.classifiers import images, standardized
+from studies.common.keeping import one_by_one
 
-from .measuring import calibrated, networks, published
+from .measuring import Training, calibrated, networks, published
 
 OPTIMIZERS = ("entropy-sgd", "sgd")
 _FEW = 20.0  # seconds below which nothing new is begun
@@ -107,7 +106,7 @@ class EntropyStudy(Study):
 
     def run(self, job: Networks, scratch: Scratch) -> Result:
         """The networks are trained anew by a job that goes on after a stop: that takes less than what it has kept."""
-        found = networks(descents(job), standardized(images(job.data, job.samples)))
+        found = networks(trainings(job), job.epochs, standardized(images(job.data, job.samples)))
         lands = [land for land, _ in found]
 
         def measured(name: str) -> list[dict[str, Any]]:
@@ -139,16 +138,12 @@ class EntropyStudy(Study):
         return write(results.table, results.provenance(), folder)
 
 
-def descents(job: Networks) -> list[Descent]:
-    """The trainings, as the study `llc` has them."""
+def trainings(job: Networks) -> list[Training]:
+    """Of the networks of a job, each from its own seed."""
     return [
-        Descent(
-            optimizer=job.optimizer, seed=seed, data=job.data, widths=job.widths, samples=job.samples,
-            looks=(job.epochs,), train_batch=job.train_batch, lr=job.lr, inner_steps=job.inner_steps,
-            draws=max(job.lengths), step_size=job.step_size, full=False, budget=job.budget,
-        )
+        Training(job.optimizer, seed, job.widths, job.train_batch, job.lr, job.inner_steps)
         for seed in range(job.first, job.first + job.count)
-    ]  # fmt: skip
+    ]
 
 
 STUDY = EntropyStudy()

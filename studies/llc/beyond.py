@@ -18,11 +18,11 @@ from basinscope.sampling.calibration import resolution
 from basinscope.sampling.clock import Nominal
 from basinscope.training import Every, Measure, train
 from basinscope.zoo.models.transformer import Transformer
+from studies.common.keeping import one_by_one
 from studies.common.measuring import columns
 
 from .cases import Subject, subject
 from .jobs import Follow
-from .keeping import one_by_one
 
 Row = dict[str, Any]
 # Samples times weights up to which half the soft rank is taken, too: it takes some thousand products with the matrix

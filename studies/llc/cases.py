@@ -15,9 +15,10 @@ from basinscope.errors import InputError
 from basinscope.landscape import Landscape
 from basinscope.measures.planting import plant_weights
 from basinscope.training import train
-from basinscope.zoo.data import DataSet, characters, load, modular_addition
+from basinscope.zoo.data import DataSet, characters, modular_addition
 from basinscope.zoo.data.text import ALPHABET
 from basinscope.zoo.models import calibrate, ffnn, lenet5, resnet, transformer
+from studies.common.classifiers import classifier, images, seeded
 from studies.common.measuring import device
 
 RANGE = 10.0  # inputs of the published deep linear networks are uniform on [−10, 10]
@@ -66,26 +67,6 @@ def linear_landscape(net: nn.Sequential, samples: int, seed: int, variance: floa
 # ---------------------------------------------------------------------- trained classifiers
 
 
-@lru_cache(maxsize=4)
-def images(name: str, samples: int) -> DataSet:
-    """A data set of images; the first `samples` of them, 0 for all."""
-    return load(name, train=samples or None)
-
-
-def standardized(data: DataSet) -> DataSet:
-    """The same with inputs less their mean over all training data, in units of their standard deviation there."""
-    inputs = data.train[0]
-    deviation, mean = torch.std_mean(inputs, correction=0)
-    return replace(
-        data, train=((inputs - mean) / deviation, data.train[1]), test=((data.test[0] - mean) / deviation, data.test[1])
-    )
-
-
-def classifier(data: DataSet, widths: tuple[int, ...]) -> nn.Sequential:
-    """A feedforward network for the images, with torch's random weights."""
-    return ffnn([data.train[0][0].numel(), *widths, data.classes or 1])
-
-
 @lru_cache(maxsize=2)
 def trained_classifier(name: str, samples: int, widths: tuple[int, ...], epochs: int, seed: int) -> Landscape:
     """A feedforward network trained with Adam until its gradient is small, on its training data."""
@@ -110,13 +91,6 @@ def teacher(land: Landscape, seed: int) -> Landscape:
         scores = torch.cat([land.outputs(land.parameters, batch.inputs) for batch in land.batches(4096)])
         labels = torch.multinomial(scores.softmax(-1), 1, generator=generator)[:, 0]
     return land.relabel(labels)
-
-
-def seeded(build: Callable[[], nn.Module], seed: int) -> nn.Module:
-    """A network with weights from the seed alone, on the GPU where there is one."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        return build().to(device())
 
 
 # ---------------------------------------------------------------------- architectures beyond

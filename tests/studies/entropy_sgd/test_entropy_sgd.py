@@ -9,7 +9,7 @@ from basinscope.runs.results import Results
 from basinscope.runs.settings import resolved
 from basinscope.runs.store import Store
 from studies.entropy_sgd.report import answer, tables
-from studies.entropy_sgd.study import STUDY, descents
+from studies.entropy_sgd.study import STUDY, trainings
 
 SETTINGS = {"gammas": [100.0, 350.0], "lengths": [400, 4000]}
 
@@ -53,8 +53,8 @@ def test_the_answer_says_what_entropy_sgd_does():
 
 def test_every_network_has_a_training_of_its_own():
     jobs = list(STUDY.jobs(resolved(STUDY, "digits", {})))
-    trainings = [(each.optimizer, each.seed) for job in jobs for each in descents(job)]
-    assert len(set(trainings)) == len(trainings) == 32
+    found = [(each.optimizer, each.seed) for job in jobs for each in trainings(job)]
+    assert len(set(found)) == len(found) == 32
 
 
 @pytest.mark.slow

@@ -17,6 +17,7 @@ from basinscope.training import train
 from basinscope.zoo.data import characters
 from basinscope.zoo.models import ffnn, transformer
 from chance import SAMPLED, assert_within
+from studies.common.classifiers import standardized
 from studies.llc import atlas, beyond, cases, entropy, figures, truth
 from studies.llc import resolution as ladder
 from studies.llc.beyond import accuracy, pieces, subsets
@@ -64,7 +65,7 @@ def test_networks_through_training_cut_off_and_gone_on(optimizer, tmp_path, monk
 
 
 def test_inputs_are_standardized_by_those_of_training():
-    data = cases.standardized(bs.zoo.data.load("digits"))
+    data = standardized(bs.zoo.data.load("digits"))
     assert float(data.train[0].mean()) == pytest.approx(0, abs=1e-5)
     assert float(data.train[0].std(correction=0)) == pytest.approx(1, abs=1e-5)
     assert float(data.test[0].mean()) == pytest.approx(0, abs=0.1)
