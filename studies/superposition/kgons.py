@@ -29,7 +29,7 @@ class Kgon:
         name: k, with a plus for every feature that answers with its mean.
         corners: k.
         means: features that answer with their mean; the rest are dead.
-        published: the loss that Chen et al. print, where they do.
+        published: the loss that Chen et al. print, as far as it is remembered; nothing is calculated from it.
     """
 
     name: str
