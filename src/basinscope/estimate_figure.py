@@ -56,6 +56,8 @@ def _drawings(estimate: Drawable) -> Iterator[Callable[[Any], None]]:
         yield lambda axes: draw_steps(axes, estimate)
     if _filled(facts.get("ladder")):
         yield lambda axes: draw_ladder(axes, facts)
+    if facts.get("per_layer") and estimate.name == "llc":
+        yield lambda axes: draw_layers(axes, facts["per_layer"])
     pointwise = facts.get("pointwise") or {}
     if _filled(pointwise.get(estimate.name)):
         yield lambda axes: draw_terms(axes, estimate)
@@ -142,6 +144,20 @@ def draw_ladder(axes: Any, facts: Mapping[str, Any]) -> None:
     axes.set_xlabel("inverse temperature β")
     axes.set_ylabel("E[nLₙ(w)]")
     axes.legend(frameon=False, fontsize=8)
+
+
+def draw_layers(axes: Any, layers: Mapping[str, Any]) -> None:
+    """λ̂ of each layer with its 90 % interval, hollow where it is not `ok`; left out where it has failed."""
+    for place, layer in enumerate(layers.values()):
+        value = layer["value"]
+        if value is not None:
+            low, high = layer["interval90"]
+            face = POINT if layer["verdict"] == "ok" else "white"
+            axes.plot([low, high], [place, place], color=POINT, linewidth=1.2)
+            axes.plot([value], [place], "o", color=POINT, markerfacecolor=face, markersize=4.5)
+    axes.set_yticks(range(len(layers)), [textwrap.shorten(name, 24, placeholder="…") for name in layers], fontsize=8)
+    axes.invert_yaxis()
+    axes.set_xlabel("λ̂ of each layer, the others held at w*")
 
 
 def draw_terms(axes: Any, estimate: Drawable) -> None:

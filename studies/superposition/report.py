@@ -221,7 +221,8 @@ def _remembered(kgons: pd.DataFrame) -> str:
     agree = (known["population_loss"].round(5) == known["published_loss"]).all()
     return (
         "Losses are calculated here, by the closed form of the mean over all inputs. Those of Chen et al. 2023 are "
-        f"quoted from memory; the calculation, which does not use them, gives {'the same' if agree else 'other'} digits."
+        "quoted from memory; the calculation, which does not use them, gives "
+        f"{'the same' if agree else 'other'} digits."
     )
 
 

@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
+from ..errors import InputError
 from ..estimates import Check, Estimate
+from ..frames import dataframe
+from ..parts import Part
+
+if TYPE_CHECKING:
+    from .llc_by_part import LlcByPart
 
 MAX_DROP_SHARE = 0.1  # drop from w* to ŵ, of λ̂, with which w* counts as a minimum
 MAX_DOWNWARD_CURVATURE = 1.0  # −nβσ of the least eigenvalue σ, in units of γ, which keeps chains from falling
@@ -47,6 +53,22 @@ class LearningCoefficient(Estimate):
     def of_basin(self) -> Estimate:
         """What to compare with other views of the basin: λ̂ itself, or `basin` where w* is no minimum."""
         return self.basin if self.at_minimum == "no" and self.diagnostics.get("basin") is not None else self
+
+    @property
+    def layers(self) -> LlcByPart:
+        """λ̂ of each layer at the resolution of the whole, as `llc(land, per_layer=True)` measured it."""
+        from .llc_by_part import LlcByPart
+
+        kept = self.diagnostics.get("per_layer")
+        if not kept:
+            raise InputError("the layers were not measured — call bs.llc(land, per_layer=True)")
+        parts = (Part(name, "layer", (), each["parameters"], place) for place, (name, each) in enumerate(kept.items()))
+        return LlcByPart(tuple(parts), tuple(LearningCoefficient.from_dict(each) for each in kept.values()))
+
+    def to_dataframe(self) -> Any:
+        """A row for the whole, named `all`, and one for each layer where `per_layer=True` measured them."""
+        whole = {"part": "all", "parameters": self.diagnostics.get("dimension"), **self.columns("llc")}
+        return dataframe([whole, *(self.layers.rows if self.diagnostics.get("per_layer") else ())])
 
     def _part(self, name: str) -> Estimate:
         value, stderr = (self.diagnostics.get(key) for key in (name, f"{name}_stderr"))

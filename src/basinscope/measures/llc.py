@@ -16,6 +16,7 @@ from ..sampling.quadratic import Quadratic
 from .basin import CALIBRATED, note, split
 from .coefficient import LearningCoefficient, at_minimum
 from .lean import lean_llc, walks_lean
+from .llc_by_layer import with_layers
 from .llc_checks import llc_checks
 from .posterior import Posterior, posterior_of
 from .settings import Sampling, takes_settings
@@ -27,7 +28,11 @@ _ROUNDING_OF_DROP = 1e-6
 
 @takes_settings
 def llc(
-    land: Landscape | LanguageModel | Posterior, *, progress: bool = True, **settings: Unpack[Sampling]
+    land: Landscape | LanguageModel | Posterior,
+    *,
+    per_layer: bool = False,
+    progress: bool = True,
+    **settings: Unpack[Sampling],
 ) -> LearningCoefficient:
     """Local learning coefficient λ̂ = nβ (E[L_n(w)] − L_n(w*)) (Lau et al. 2023, https://arxiv.org/abs/2308.12108).
 
@@ -39,6 +44,10 @@ def llc(
     Args:
         land: the landscape, or its `posterior`, whose nβ and γ are then those of λ̂; or a `LanguageModel`, whose nβ
             counts its units.
+        per_layer: also λ̂ of each layer, all other weights held at w*, at the same nβ, γ and seed, for half the budget:
+            the layers of a transformer, or else the modules with parameters of their own. They are in `layers`, and in
+            the table and the figure. They do not add up to the whole: what one layer could undo of another counts in
+            both.
         progress: show a bar when it takes over a second.
         settings: `nbeta` (n/log n unless given), `gamma`, `sampler`, `budget` and all others of `posterior`.
 
@@ -54,8 +63,12 @@ def llc(
         >>> est = bs.llc(bs.Landscape(net, "mse", (x, x.sum(1, keepdim=True))), seed=0)
         >>> abs(est.value - 1.5) < 0.15, est.stderr < 0.05
         (True, True)
+        >>> list(bs.llc(bs.Landscape(net, "mse", (x, x.sum(1, keepdim=True))), seed=0, per_layer=True).layers)
+        ['weight']
     """
     with tracked("llc", progress) as report:
+        if per_layer:
+            return with_layers(land, llc, settings, report)
         if walks_lean(land, settings):
             return lean_llc(cast(Landscape | LanguageModel, land), settings, report)
         post = posterior_of(land, settings, report)

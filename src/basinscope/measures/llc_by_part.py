@@ -9,6 +9,7 @@ from typing import Any, Unpack, cast
 import torch
 
 from ..errors import InputError
+from ..frames import dataframe
 from ..landscape import Landscape, check_landscape, watanabe_nbeta
 from ..language.model import LanguageModel
 from ..parts import Part
@@ -52,19 +53,20 @@ class LlcByPart(Mapping[str, LearningCoefficient]):
         """The worst of all parts."""
         return worst_of(self.estimates)
 
-    def to_dataframe(self) -> Any:
+    @property
+    def rows(self) -> list[dict[str, Any]]:
         """A row for each part: its name, kind, layer, number and size, and λ̂ with its error, basin and verdict."""
-        import pandas as pd
+        return [
+            {
+                "part": each.name, "kind": each.kind, "layer": each.layer, "number": each.number,
+                "parameters": each.parameters, **estimate.columns("llc"),
+            }
+            for each, estimate in zip(self.parts, self.estimates, strict=True)
+        ]  # fmt: skip
 
-        return pd.DataFrame(
-            [
-                {
-                    "part": each.name, "kind": each.kind, "layer": each.layer, "number": each.number,
-                    "parameters": each.parameters, **estimate.columns("llc"),
-                }
-                for each, estimate in zip(self.parts, self.estimates, strict=True)
-            ]
-        )  # fmt: skip
+    def to_dataframe(self) -> Any:
+        """The rows as a pandas table."""
+        return dataframe(self.rows)
 
     def plot(self) -> Any:
         """Heads and groups as a map, layers by numbers; other parts with 90 % intervals (needs matplotlib)."""
