@@ -1,6 +1,7 @@
 """What all tests share: a seed from outside, no clock, and a last word on what this machine lacks."""
 
 import os
+import signal
 import zlib
 from collections.abc import Iterator
 
@@ -21,6 +22,11 @@ settings.register_profile(
     derandomize="BASINSCOPE_TEST_SEED" not in os.environ,
 )
 settings.load_profile("suite")
+
+
+# Shells have their background jobs ignore Ctrl-C, and so would everything that is tested from there.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture

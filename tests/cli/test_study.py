@@ -26,7 +26,6 @@ def started(*arguments):
     command = [sys.executable, "-c", "from basinscope.cli import main; main()", "study", *map(str, arguments)]
     return subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # shells ignore it for jobs in the background
     )  # fmt: skip
 
 
