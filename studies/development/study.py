@@ -10,8 +10,10 @@ from basinscope.landscape import watanabe_nbeta
 from basinscope.runs.results import Results
 from basinscope.runs.scratch import Scratch
 from basinscope.runs.study import Job, Result, Settings, Study
+from studies.common.checkpoints import checkpoints, moments
+from studies.common.measuring import device
 
-from .growing import budget, developed, digest, moments, trained
+from .growing import budget, developed, digest
 from .tasks import regression_task, text_task
 
 
@@ -180,7 +182,10 @@ class DevelopmentStudy(Study):
                 width=job.width, heads=job.heads,
             )  # fmt: skip
         data, positions = digest(task), task.y.shape[1]
-        folder = trained(task, job.moments, job.rate, job.batch, job.seed, scratch)
+        folder = checkpoints(
+            task.network.to(device()), (task.x, task.y), task.loss, job.moments, rate=job.rate, batch=job.batch,
+            seed=job.seed, scratch=scratch,
+        )  # fmt: skip
         how: dict[str, Any] = {
             "nbeta": watanabe_nbeta(job.sequences) / positions, "sampler": job.sampler, "draws": job.draws or None,
             "chains": job.chains or None, "batch_size": job.sampled or None, "budget": budget(job.budget),

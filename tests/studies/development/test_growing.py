@@ -13,11 +13,18 @@ from basinscope.runs.results import Results
 from basinscope.runs.scratch import Scratch, Unfinished
 from basinscope.runs.settings import resolved
 from basinscope.runs.store import Store
+from studies.common.checkpoints import checkpoints, moments
 from studies.development.corpus import corpus, gathered
-from studies.development.growing import moments, trained
 from studies.development.report import answer, shared_ends
 from studies.development.study import STUDY
 from studies.development.tasks import encoded, regression_task, text_task
+
+
+def trained(task, when, rate, batch, seed, scratch):
+    return checkpoints(
+        task.network, (task.x, task.y), task.loss, when, rate=rate, batch=batch, seed=seed, scratch=scratch
+    )
+
 
 SMALL = {"tasks": 16, "dimension": 2, "examples": 8, "layers": 1, "width": 8, "heads": 2}
 
