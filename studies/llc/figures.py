@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from basinscope.figure_style import panels
 
@@ -26,6 +27,7 @@ CASES = {
     "real": "trained classifier, its own labels",
 }  # fmt: skip
 VERDICTS = {"ok": (OURS, "λ̂"), "doubtful": ("white", "λ̂, doubtful")}  # how a mark is filled, and what it is called
+MAPS = (("nbeta", "step_size"), ("batch_size", "step_size"))  # of the atlas: across, and up
 AXES = {"gamma": "γ", "nbeta": "nβ", "step_size": "ε", "length": "chain length", "batch_size": "batch size"}
 
 
@@ -102,18 +104,19 @@ def figure_resolution(table: pd.DataFrame) -> Any:
 
 
 def figure_atlas(table: pd.DataFrame) -> Any:
-    """A heat map of the relative bias for every pair of settings, the others at the calibrated choice."""
+    """Two maps of the relative bias, over nβ and ε and over the batch size and ε, all else at the calibrated choice."""
     centre = table[table["is_calibrated"]].iloc[0]
-    pairs = [pair for pair in combinations(AXES, 2) if len(_plane(table, centre, *pair)) > 1]
-    fig, axes = panels(len(pairs), 4, 3.7, 3.2)
+    planes = [(pair, _plane(table, centre, *pair)) for pair in MAPS]
+    shown = [(pair, plane) for pair, plane in planes if len(plane) > 1]
+    fig, axes = panels(len(shown), 2, 6.2, 4.6)
     image = None
-    for (first, second), axis in zip(pairs, axes, strict=True):
-        image = _map(axis, _plane(table, centre, first, second), centre, first, second)
+    for (pair, plane), axis in zip(shown, axes, strict=True):
+        image = _map(axis, plane, centre, *pair)
     if image is not None:
-        fig.colorbar(image, ax=axes, label="λ̂ of plain SGLD / reference − 1", shrink=0.6)
+        fig.colorbar(image, ax=axes, label="λ̂ of plain SGLD / reference − 1", shrink=0.7)
     fig.supxlabel(
-        "square: the calibrated choice; hatched: biased by more than 10 % as measured; dots: as theory predicts; "
-        "cross: diverged; none: no minimum at that resolution", fontsize=9,
+        "filled: beside a reference that passed its checks; hollow: beside a doubtful one; none: no minimum there; "
+        "cross: diverged\nsquare: the calibrated choice; line: where theory says that 10 % are passed", fontsize=9,
     )  # fmt: skip
     return fig
 
@@ -143,27 +146,31 @@ def _map(axis: Any, plane: pd.DataFrame, centre: pd.Series, first: str, second: 
     from matplotlib.colors import TwoSlopeNorm
     from matplotlib.patches import Rectangle
 
-    grid = plane.pivot(index=second, columns=first, values="bias")
-    foreseen = plane.pivot(index=second, columns=first, values="predicted")
-    diverged = plane.pivot(index=second, columns=first, values="diverged")
+    grid, foreseen, diverged, verdicts = (
+        plane.pivot(index=second, columns=first, values=name)
+        for name in ("bias", "predicted", "diverged", "reference_verdict")
+    )
+    sound = verdicts.to_numpy() == "ok"
     norm = TwoSlopeNorm(0, vmin=-1, vmax=1)
-    image = axis.imshow(grid.to_numpy(float), origin="lower", aspect="auto", cmap="RdBu_r", norm=norm)
+    filled = grid.where(sound).to_numpy(float)
+    image = axis.imshow(filled, origin="lower", aspect="auto", cmap="RdBu_r", norm=norm)
     for y in range(len(grid.index)):
         for x in range(len(grid.columns)):
-            value, prediction = grid.iloc[y, x], foreseen.iloc[y, x]
+            value = grid.iloc[y, x]
+            known = math.isfinite(value)
+            if known and not sound[y, x]:
+                shade = image.cmap(norm(value))
+                for size, edge, width in ((0.84, shade, 4.0), (0.88, GREY, 0.4)):
+                    corner = x - size / 2, y - size / 2
+                    axis.add_patch(Rectangle(corner, size, size, fill=False, edgecolor=edge, linewidth=width))
             if bool(diverged.iloc[y, x]):
                 axis.plot(x, y, "x", color="black")
-            elif math.isfinite(value):
-                ink = "white" if abs(value) > 0.6 else "black"
-                axis.text(x, y, _bias(value), ha="center", va="center", fontsize=6.5, color=ink)
-                if abs(value) > BIASED:
-                    axis.add_patch(
-                        Rectangle((x - 0.5, y - 0.5), 1, 1, fill=False, hatch="///", alpha=0.25, linewidth=0)
-                    )
-            else:
-                axis.text(x, y, "none", ha="center", va="center", fontsize=6.5, color=GREY)
-            if abs(prediction) > BIASED:
-                axis.plot(x + 0.36, y + 0.32, ".", color="black", markersize=4)
+                continue
+            ink = GREY if not known else "white" if sound[y, x] and abs(value) > 0.6 else "black"
+            axis.text(x, y, _bias(value) if known else "none", ha="center", va="center", fontsize=8, color=ink)
+    beyond = foreseen.abs().clip(upper=10 * BIASED).to_numpy(float)
+    if np.nanmin(beyond) < BIASED < np.nanmax(beyond):
+        axis.contour(beyond, levels=[BIASED], colors="black", linewidths=1.2)
     place = [list(grid.columns).index(_nearest(grid.columns, centre[first])),
              list(grid.index).index(_nearest(grid.index, centre[second]))]  # fmt: skip
     axis.add_patch(Rectangle((place[0] - 0.5, place[1] - 0.5), 1, 1, fill=False, edgecolor="black", linewidth=1.6))
