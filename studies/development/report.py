@@ -75,8 +75,12 @@ def shared_ends(stages: pd.DataFrame) -> tuple[int, int]:
 def draw(checkpoints: pd.DataFrame, stages: pd.DataFrame, task: str) -> Any:
     """Loss, basin, in-context score and prefix matching or the path, one below the other, over the same steps."""
     own = checkpoints[checkpoints["task"] == task]
-    heads = own["prefix_matching"].notna().any()
-    drawn, axes = panels(5 if heads else 4, 1, width=8.0, height=2.3)
+    extra = {
+        "prefix matching": ("prefix_matching", own[own["prefix_matching"].notna()]),
+        "basin of a part": ("llc_basin", own[(own["part"] != "") & own["llc_basin"].notna()]),
+    }
+    extra = {label: (name, rows) for label, (name, rows) in extra.items() if len(rows)}
+    drawn, axes = panels(4 + len(extra), 1, width=8.0, height=2.3)
     for seed, lines in own.groupby("seed"):
         shade = SHADES[int(seed) % len(SHADES)]
         whole = lines[lines["part"] == ""].sort_values("step")
@@ -89,11 +93,13 @@ def draw(checkpoints: pd.DataFrame, stages: pd.DataFrame, task: str) -> Any:
                 panel.axvline(end["end"], color=shade, linewidth=0.8, linestyle=":")
         for axis, style in ((1, "-"), (2, "--")):
             axes[3].plot(whole["step"], whole[f"pc{axis}"], style, color=shade)
-        if heads:
-            for _, head in lines[lines["prefix_matching"].notna()].groupby("part"):
-                axes[4].plot(head["step"], head["prefix_matching"], color=shade, alpha=0.6)
-    labels = [*CURVES.values(), "principal axes", "prefix matching"]
-    for panel, label in zip(axes, labels, strict=False):
+        for panel, (name, rows) in zip(axes[4:], extra.values(), strict=True):
+            for part, line in rows[rows["seed"] == seed].groupby("part"):
+                width = 1.0 if "head" in str(part) else 2.5
+                panel.plot(line["step"], line[name], color=shade, alpha=0.6, linewidth=width)
+    if "basin of a part" in extra:
+        axes[-1].set_yscale("log")
+    for panel, label in zip(axes, [*CURVES.values(), "principal axes", *extra], strict=True):
         panel.set(xscale="log", ylabel=label)
     axes[0].legend(frameon=False, fontsize=8)
     axes[-1].set_xlabel("step")
@@ -131,6 +137,7 @@ def page(made: Mapping[str, pd.DataFrame], origin: Mapping[str, Any]) -> str:
                 for row in made["stages"].to_dict("records")
             ],
         ),
+        *_heads(made["checkpoints"]),
         f"Verdicts of the networks' λ̂: {in_words(whole['llc_verdict'])}.", "",
         "The stage-wise story is that of Hoogland et al. 2024 (https://arxiv.org/abs/2402.02364) and of Wang et al. "
         "2024 (https://arxiv.org/abs/2410.02984).", "",
@@ -142,6 +149,49 @@ def page(made: Mapping[str, pd.DataFrame], origin: Mapping[str, Any]) -> str:
         "Everything is measured on the first sequences that the network was trained on. The text ends with sources of "
         "installed packages where the files of text are not long enough: `data` in the table is a digest of it.", "",
     ])  # fmt: skip
+
+
+def induction_heads(checkpoints: pd.DataFrame) -> pd.DataFrame:
+    """The head of each training that matches prefixes best in the end, and its basin beside that of the other heads."""
+    rows = []
+    for (task, seed), own in checkpoints[checkpoints["prefix_matching"].notna()].groupby(["task", "seed"], sort=False):
+        known = own[own["llc_basin"].notna()]
+        if not len(known):
+            continue
+        last = known[known["step"] == known["step"].max()].set_index("part")
+        best = last["prefix_matching"].idxmax()
+        others = last.drop(best)["llc_basin"]
+        first = known[(known["part"] == best) & (known["step"] == known["step"].min())].iloc[0]
+        rows.append({
+            "task": task, "seed": seed, "head": best, "prefix_matching": last.loc[best, "prefix_matching"],
+            "prefix_matching_stderr": last.loc[best, "prefix_matching_stderr"], "first": first["llc_basin"],
+            "first_stderr": first["llc_basin_stderr"], "last": last.loc[best, "llc_basin"],
+            "last_stderr": last.loc[best, "llc_basin_stderr"], "others": others.median(), "least": others.min(),
+            "most": others.max(), "ok": int((known["llc_verdict"] == "ok").sum()), "known": len(known),
+        })  # fmt: skip
+    return pd.DataFrame(rows)
+
+
+def _heads(checkpoints: pd.DataFrame) -> list[str]:
+    """The section on heads, where λ̂ of heads was measured."""
+    found = induction_heads(checkpoints)
+    if not len(found):
+        return []
+    return [
+        "## The head that matches prefixes best", "",
+        "Basins are those of one head with all else held fixed. Others are all other heads at the end: their median, "
+        "the least and the most.", "",
+        *markdown_table(
+            ["task", "seed", "head", "prefix matching", "its basin", "basins of others", "λ̂ of heads ok"],
+            [
+                (row["task"], row["seed"], row["head"],
+                 f"{row['prefix_matching']:.2f} ± {row['prefix_matching_stderr']:.2f}",
+                 f"{row['first']:.3g} ± {row['first_stderr']:.2g} → {row['last']:.3g} ± {row['last_stderr']:.2g}",
+                 f"{row['others']:.3g} ({row['least']:.3g} to {row['most']:.3g})", f"{row['ok']} of {row['known']}")
+                for row in found.to_dict("records")
+            ],
+        ),
+    ]  # fmt: skip
 
 
 def answer(made: Mapping[str, pd.DataFrame]) -> str:

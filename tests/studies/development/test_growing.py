@@ -15,7 +15,7 @@ from basinscope.runs.settings import resolved
 from basinscope.runs.store import Store
 from studies.common.checkpoints import checkpoints, moments
 from studies.development.corpus import corpus, gathered
-from studies.development.report import answer, shared_ends
+from studies.development.report import answer, induction_heads, shared_ends
 from studies.development.study import STUDY
 from studies.development.tasks import encoded, regression_task, text_task
 
@@ -126,6 +126,18 @@ def test_ends_of_stages_are_shared_where_intervals_overlap():
     said = answer({"checkpoints": checkpoints, "stages": stages})
     assert "Of 2 ends of stages that the basin has, 1 overlap" in said
     assert "the basin rises in 50%" in said
+
+
+def test_the_best_head_is_put_beside_the_others():
+    rows = []
+    for step, best in ((1, 0.1), (100, 0.9)):
+        for head, basin in (("layer 0 head 0", 2.0), ("layer 0 head 1", 4.0), ("layer 1 head 0", 3.0 * step)):
+            rows.append({"task": "text", "seed": 0, "step": step, "part": head, "llc_basin": basin, "llc_verdict": "ok",
+                         "llc_basin_stderr": 0.1, "prefix_matching": best if head == "layer 1 head 0" else 0.05,
+                         "prefix_matching_stderr": 0.01})  # fmt: skip
+    (found,) = induction_heads(pd.DataFrame(rows)).to_dict("records")
+    assert (found["head"], found["first"], found["last"], found["others"]) == ("layer 1 head 0", 3.0, 300.0, 3.0)
+    assert (found["ok"], found["known"]) == (6, 6)
 
 
 @pytest.mark.slow
