@@ -44,7 +44,7 @@ class DevelopmentSettings(Settings):
     tasks: tuple[str, ...] = ("text", "regression")
     seeds: tuple[int, ...] = (0, 1)
     checkpoints: int = 46
-    text_steps: int = 15_000
+    text_steps: int = 12_000
     regression_steps: int = 20_000
     batch: int = 64
     regression_batch: int = 256
@@ -62,9 +62,9 @@ class DevelopmentSettings(Settings):
     regression_width: int = 64
     regression_heads: int = 4
     parts: tuple[str, ...] = ("layer", "head")
-    parts_every: int = 8
+    parts_every: int = 12
     sampler: str = "lean"
-    draws: tuple[int, int] = (96, 160)
+    draws: tuple[int, int] = (80, 120)
     chains: tuple[int, int] = (4, 4)
     sampled: tuple[int, int] = (16, 128)
     budget: float = 60.0
