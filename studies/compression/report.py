@@ -12,7 +12,7 @@ import pandas as pd
 from basinscope.figure_style import BULK, LINE, POINT, panels
 from studies.common.files import csv_files, readme
 from studies.common.kendall import with_interval
-from studies.common.pages import data_and_scale, in_words, markdown_table, run_again
+from studies.common.pages import in_words, markdown_table, run_again, said_of_scale
 
 SHADES = {"mlp": POINT, "cnn": "#e08214", "transformer": "#1b7837"}
 COMPARED = (  # what is to be predicted, and what predicts it
@@ -106,10 +106,9 @@ def draw_curves(curves: pd.DataFrame) -> Any:
 def page(made: Mapping[str, pd.DataFrame], origin: Mapping[str, Any]) -> str:
     """`README.md`."""
     settings, layers = origin["settings"], made["layers"]
-    _, small = data_and_scale([settings["images"]])
     return "\n".join([
         "# Does λ̂ of a layer say how far it can be squeezed?", "",
-        answer(made["correlations"]) + small, "",
+        answer(made["correlations"]) + said_of_scale(origin["scale"]), "",
         "![What layers need, over λ̂](layers.png)", "",
         "## Rank correlations", "",
         "A layer needs as many bits as let the mean loss of a prediction rise by no more than "

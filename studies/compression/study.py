@@ -11,6 +11,7 @@ import numpy as np
 from basinscope.runs.results import Results
 from basinscope.runs.scratch import Scratch
 from basinscope.runs.study import Job, Result, Settings, Study
+from studies.common.pages import scale_of
 
 from .cases import NETWORKS, landscape
 from .measuring import measured
@@ -91,7 +92,7 @@ class Compression(Study):
         """`layers.csv`, `curves.csv`, `correlations.csv`, two figures and `README.md`."""
         from .report import write
 
-        return write(results.table, results.provenance(), folder)
+        return write(results.table, {**results.provenance(), "scale": scale_of(self, results.settings)}, folder)
 
 
 STUDY = Compression()

@@ -11,7 +11,7 @@ import pandas as pd
 
 from basinscope.figure_style import BULK, POINT, panels
 from studies.common.files import csv_files, readme
-from studies.common.pages import in_words, markdown_table, run_again
+from studies.common.pages import in_words, markdown_table, run_again, said_of_scale
 
 SHADES = (POINT, "#e08214", "#1b7837", BULK)
 CURVES = {"loss": "loss", "llc_basin": "basin", "in_context_score": "in-context score"}
@@ -112,7 +112,7 @@ def page(made: Mapping[str, pd.DataFrame], origin: Mapping[str, Any]) -> str:
     whole = made["checkpoints"][made["checkpoints"]["part"] == ""]
     return "\n".join([
         "# Does λ̂ mark the stages of a transformer's training?", "",
-        answer(made), "",
+        answer(made) + said_of_scale(origin["scale"]), "",
         *[f"![{task} through training]({task}.png)\n" for task in dict.fromkeys(results["task"])],
         "## The trainings", "",
         "Text is learnt by two layers of attention alone; regression in context by layers with an MLP. Shades are "

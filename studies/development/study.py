@@ -12,6 +12,7 @@ from basinscope.runs.scratch import Scratch
 from basinscope.runs.study import Job, Result, Settings, Study
 from studies.common.checkpoints import checkpoints, moments
 from studies.common.measuring import device
+from studies.common.pages import scale_of
 
 from .growing import budget, developed, digest
 from .tasks import regression_task, text_task
@@ -212,7 +213,7 @@ class DevelopmentStudy(Study):
         """`checkpoints.csv`, `stages.csv`, a figure for each task and `README.md`."""
         from .report import write
 
-        return write(results.table, results.provenance(), folder)
+        return write(results.table, {**results.provenance(), "scale": scale_of(self, results.settings)}, folder)
 
 
 STUDY = DevelopmentStudy()

@@ -12,7 +12,7 @@ import pandas as pd
 from basinscope.errors import InputError
 from basinscope.figure_style import BULK, LINE, POINT, panels
 from studies.common.files import csv_files, readme
-from studies.common.pages import data_and_scale, in_words, markdown_table, run_again
+from studies.common.pages import in_words, markdown_table, run_again, said_of_scale
 from studies.common.statistics import welch
 
 KINDS = ("entropy-sgd", "sgd")
@@ -124,13 +124,12 @@ def draw(comparison: pd.DataFrame, settings: Mapping[str, Any]) -> Any:
 def page(made: Mapping[str, pd.DataFrame], origin: Mapping[str, Any]) -> str:
     """`README.md`."""
     settings, networks = origin["settings"], made["networks"]
-    _, small = data_and_scale([settings["data"]])
     gammas = settings["gammas"]
     verdicts = [verdict for gamma in gammas for verdict in networks[f"at_{gamma:g}_verdict"]]
     first = networks.iloc[0]
     return "\n".join([
         "# What does Entropy-SGD do to λ̂?", "",
-        answer(made["comparison"], settings) + small, "",
+        answer(made["comparison"], settings) + said_of_scale(origin["scale"]), "",
         "![λ̂ of both optimizers, and the parts of the difference](differences.png)", "",
         "## Every way of measuring", "",
         f"{settings['seeds']} networks of {int(first['parameters']):,} parameters for either optimizer, trained on "

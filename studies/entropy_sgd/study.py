@@ -11,6 +11,7 @@ from basinscope.runs.scratch import Scratch, Unfinished
 from basinscope.runs.study import Job, Result, Settings, Study
 from studies.common.classifiers import images, standardized
 from studies.common.keeping import one_by_one
+from studies.common.pages import scale_of
 
 from .measuring import Training, calibrated, networks, published
 
@@ -135,7 +136,7 @@ class EntropyStudy(Study):
         """`networks.csv`, `comparison.csv`, a figure and `README.md`."""
         from .report import write
 
-        return write(results.table, results.provenance(), folder)
+        return write(results.table, {**results.provenance(), "scale": scale_of(self, results.settings)}, folder)
 
 
 def trainings(job: Networks) -> list[Training]:

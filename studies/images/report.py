@@ -11,7 +11,7 @@ import pandas as pd
 
 from basinscope.figure_style import BULK, POINT, panels
 from studies.common.files import csv_files, readme
-from studies.common.pages import data_and_scale, in_words, markdown_table, run_again
+from studies.common.pages import in_words, markdown_table, run_again, said_of_scale
 
 SHADES = {"mlp": POINT, "cnn": "#e08214", "vit": "#1b7837", "resnet20": BULK}
 SOUND = 0.9  # share of verdicts that should be ok
@@ -86,10 +86,9 @@ def draw(checkpoints: pd.DataFrame) -> Any:
 def page(made: Mapping[str, pd.DataFrame], origin: Mapping[str, Any]) -> str:
     """`README.md`."""
     settings, checkpoints = origin["settings"], made["checkpoints"]
-    _, small = data_and_scale(settings["data"])
     return "\n".join([
         "# λ̂ of image classifiers through training", "",
-        answer(made) + small, "",
+        answer(made) + said_of_scale(origin["scale"]), "",
         "![Trainings](trainings.png)", "",
         "## The trainings", "",
         *markdown_table(

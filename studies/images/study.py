@@ -15,6 +15,7 @@ from basinscope.sampling.calibration import resolution
 from studies.common.checkpoints import FEW, checkpoints, moments
 from studies.common.classifiers import images, standardized
 from studies.common.keeping import one_by_one
+from studies.common.pages import scale_of
 
 from .cases import network
 from .measuring import measured
@@ -136,7 +137,7 @@ class ImageStudy(Study):
         """`checkpoints.csv`, `equal_loss.csv`, a figure and `README.md`."""
         from .report import write
 
-        return write(results.table, results.provenance(), folder)
+        return write(results.table, {**results.provenance(), "scale": scale_of(self, results.settings)}, folder)
 
 
 STUDY = ImageStudy()
