@@ -23,6 +23,7 @@ from .network import (
     explained,
     refuse_batch_statistics,
     refuse_non_finite,
+    refuse_without_values,
     skeleton,
     tensors_of,
     transformable,
@@ -339,6 +340,7 @@ class Landscape:
             tensor = dense(parameters[name]).detach()
             if tensor.is_complex():
                 raise InputError(f"{name} must be real, got {tensor.dtype}")
+            refuse_without_values({name: tensor})
             new = tensor.to(device=old.device, dtype=old.dtype, copy=True)
             if new.shape != old.shape:
                 raise InputError(f"{name} must have shape {tuple(old.shape)}, got {tuple(new.shape)}")

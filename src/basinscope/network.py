@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from .errors import BasinscopeError, InputError
+from .memory import memory_explained
 
 Parameters = dict[str, Tensor]
 
@@ -42,7 +43,8 @@ def transformable() -> Iterator[None]:
 def explained() -> Iterator[None]:
     """Turns what the user's model or loss raises when it is first called on the data into a sentence."""
     try:
-        yield
+        with memory_explained():
+            yield
     except BasinscopeError:
         raise
     except Exception as error:
@@ -149,10 +151,16 @@ def tensors_of(model: nn.Module) -> tuple[Parameters, Parameters]:
             f"parameters must share one device and one dtype, float32 or float64: got {described} — "
             f"convert with model.float() and model.to(device)"
         )
-    if next(iter(kinds))[1].type == "meta":
-        raise InputError("the model is on the meta device, without values — load its weights first")
+    refuse_without_values({**free, **fixed})
     refuse_non_finite({**free, **fixed})
     return free, fixed
+
+
+def refuse_without_values(tensors: Mapping[str, Tensor]) -> None:
+    """Refuse weights and buffers of a model that were never loaded."""
+    empty = [name for name, tensor in tensors.items() if tensor.device.type == "meta"]
+    if empty:
+        raise InputError(f"'{empty[0]}' of the model is on the meta device, without values — load its weights first")
 
 
 def refuse_non_finite(parameters: Parameters) -> None:

@@ -12,6 +12,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
+from .memory import memory_explained
+
 Report = Callable[[float, str], None]
 
 _MIN_SECONDS = 1.0  # before anything appears: short jobs stay silent
@@ -24,12 +26,18 @@ def tracked(description: str, enabled: bool = True) -> Iterator[Report]:
     """Yield `report(fraction, text)`; progress appears on standard error once the job has taken over a second.
 
     In a terminal or a notebook it is a bar, elsewhere a line every few seconds. Within `part` it is that part of the
-    bar of the whole job.
+    bar of the whole job. Where memory runs out meanwhile, the error says how much is missing.
 
     Examples:
         >>> with tracked("sampling", enabled=False) as report:
         ...     report(0.5, "half way")
     """
+    with memory_explained(), _shown(description, enabled) as report:
+        yield report
+
+
+@contextmanager
+def _shown(description: str, enabled: bool) -> Iterator[Report]:
     whole = _WHOLE.get()
     if not enabled:
         yield lambda fraction, text: None

@@ -2,7 +2,7 @@
 
 import pytest
 
-from hostile import arguments, chains, data, files, landscapes, models, observables, stores, texts
+from hostile import arguments, chains, data, files, landscapes, machines, models, observables, stores, texts
 from hostile.outcomes import tried
 
 TABLES = {
@@ -14,6 +14,7 @@ TABLES = {
     "file": files.CASES,
     "store": stores.CASES,
     "chains": chains.CASES,
+    "machine": machines.CASES,
     "observable": observables.CASES,
 }
 

@@ -14,6 +14,7 @@ from ..errors import InputError
 from ..estimates import Check, Estimate
 from ..landscape import Landscape
 from ..language.model import LanguageModel
+from ..memory import memory_explained
 from ..progress import tracked
 from .averages import check_positive, check_rounding, indefinite
 from .bracket import Function
@@ -46,6 +47,7 @@ SOFT_RANK_SQUARED = TraceFunction(
 LOG_DET = TraceFunction("log_det", True, lambda level: Function(lambda x: torch.log1p(x / level) / 2))
 
 
+@memory_explained()
 def trace_function(
     land: Landscape | LanguageModel, kind: TraceFunction, *, weight_decay: WeightDecay, matrix: str, method: str,
     seed: int, rtol: float, sharing: Sharing, progress: bool,

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from ..landscape import Landscape
+from ..memory import memory_explained
 from ..samples import Samples
 from .calls import Call, Key, Recorder, Scaling
 from .likelihood import count, head, roots
@@ -137,6 +138,7 @@ class Gradients:
     def _cotangents(self, value: Tensor, batch: Samples) -> list[Tensor]:
         return list(roots(self.land, self.matrix, value, batch.target))
 
+    @memory_explained()
     def _survey(self) -> tuple[set[Key], set[str], list[str]]:
         """The calls and scalings that pass the check, and the parameters that belong to none of them."""
         land = self.land

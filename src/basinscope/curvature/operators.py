@@ -14,6 +14,7 @@ from ..errors import InputError
 from ..landscape import Landscape, Parameters, check_landscape, math_attention
 from ..language.model import LanguageModel
 from ..losses import logits
+from ..memory import memory_explained
 from ..samples import Samples
 from .language import LanguageOperator
 from .likelihood import missing_likelihood, output_curvature, with_drawn_labels
@@ -241,6 +242,7 @@ def check_differentiable(land: Any) -> None:
         check_landscape(land)
 
 
+@memory_explained()
 def operator(
     land: Landscape | LanguageModel, matrix: str, *, memory: int | None = None
 ) -> CurvatureOperator | LanguageOperator:

@@ -17,7 +17,7 @@ from ..adapters.hugging_face import IGNORED_LABEL
 from ..checks import whole
 from ..errors import InputError
 from ..losses import logits
-from ..network import Parameters, explained, unwrapped
+from ..network import Parameters, explained, refuse_without_values, unwrapped
 from ..parts import KINDS, Part, Piece, parts_of
 from ..restriction import chosen, freed
 from ..samples import Samples, Tree
@@ -117,6 +117,8 @@ class LanguageModel:
         self._optimizer = optimizer
         self.data: Sequences = read_sequences(data, length, sequences)
         first = self.take_first(min(self.data.n, _COUNTED))
+        if first.device.type == "meta":
+            raise InputError("the data are on the meta device, without values — pass tokens that have some")
         self.tokens_per_sequence = float((first.target != IGNORED_LABEL).sum()) / first.n
         self.length = int(_ids(first).shape[1])
         if not self.tokens_per_sequence:
@@ -345,8 +347,7 @@ def _free(module: nn.Module) -> Iterator[tuple[str, Tensor]]:
             f"the weights are on different devices, {', '.join(devices)} — load the model on one device, without "
             f"device_map, or shard it by FSDP2"
         )
-    if devices == ["meta"]:
-        raise InputError("the model is on the meta device, without values — load its weights first")
+    refuse_without_values({**dict(module.named_parameters()), **dict(module.named_buffers())})
     for name, each in parameters:
         if not each.is_floating_point():
             raise InputError(f"parameter '{name}' has dtype {each.dtype}: only real weights have a landscape")

@@ -10,11 +10,11 @@ import torch
 from torch import Tensor
 
 from ...errors import InputError
+from ...memory import shortage
 from ...samples import Samples
 from .weights import Weights
 
 Act = Callable[[int, Tensor], None]  # what is to be done with the gradient of the tensor of that number
-_GIGABYTE = 1e9
 
 
 class Network(Protocol):
@@ -149,19 +149,6 @@ class Passes:
                 torch.cuda.empty_cache()
             return
         raise InputError(
-            f"one sample at a time does not fit into memory{_missing(self._weights.leaves[0].device)} — take shorter "
-            f"sequences, switch on gradient checkpointing, or use autocast=torch.bfloat16: {_first_line(error)}"
+            f"one sample at a time does not fit into memory{shortage(error)} — take shorter sequences, switch on "
+            f"gradient checkpointing, or use autocast=torch.bfloat16"
         ) from error
-
-
-def _missing(device: torch.device) -> str:
-    """How much memory is free and how much is used, in words."""
-    if device.type != "cuda":
-        return ""
-    free, total = torch.cuda.mem_get_info(device)
-    return f" ({free / _GIGABYTE:.1f} of {total / _GIGABYTE:.1f} GB are free)"
-
-
-def _first_line(error: BaseException) -> str:
-    """The first sentences of an error, where the allocator says how much it was asked for."""
-    return str(error).splitlines()[0][:200] if str(error) else type(error).__name__
