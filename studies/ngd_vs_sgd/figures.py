@@ -171,11 +171,18 @@ def figure_smoothing(table: pd.DataFrame) -> Any:
         if "loss" in name:
             axis.set_yscale("log")
         axis.set_xscale("symlog", linthresh=line.loc[line[swept] > 0, swept].min())
+        axis.set_xticks([0, *_decades(line[swept])])
         axis.set_xlim(0, 2 * line[swept].max())  # also where nothing could be measured
         axis.set_xlabel("α" if swept == "alpha" else "ε", fontsize=9)
         axis.set_title(LABELS[name], fontsize=9)
     axes[0].legend(frameon=False, fontsize=8)
     return fig
+
+
+def _decades(values: pd.Series) -> list[float]:
+    """Powers of ten from the smallest positive value to the largest, at most seven of them."""
+    low, high = (round(math.log10(value)) for value in (values[values > 0].min(), values.max()))
+    return [10.0**power for power in range(low, high + 1, max(1, -(-(high - low + 1) // 7)))]
 
 
 def figure_branches(table: pd.DataFrame) -> Any:
@@ -196,11 +203,11 @@ def figure_branches(table: pd.DataFrame) -> Any:
                 label = NAMES[kind] + (f", {rate}" if rate else "")
                 _band(axis, mean.index, mean, error, kind, label, **style)
             axis.axvline(0, color="#333333", linewidth=0.6)
+            if "loss" in name:
+                axis.set_yscale("log")
             _near(axis, float(group["epoch"].max() - group.loc[group["run"] == "trunk", "epoch"].max()))
             axis.set_title(f"{LABELS[name]}\n{data}, trunk at {lr:g}", fontsize=9)
             axis.set_xlabel("epochs after the split", fontsize=8)
-            if "loss" in name:
-                axis.set_yscale("log")
         axes[row * len(names)].legend(frameon=False, fontsize=7)
     return fig
 
@@ -214,8 +221,12 @@ def _near(axis: Any, length: float) -> None:
         for place, value in zip(line.get_xdata(), line.get_ydata(), strict=True)
         if place >= -3 * length
     ]
-    margin = 0.05 * (max(seen) - min(seen))
-    axis.set_ylim(min(seen) - margin, max(seen) + margin)
+    if axis.get_yscale() == "log":
+        margin = (max(seen) / min(seen)) ** 0.05
+        axis.set_ylim(min(seen) / margin, max(seen) * margin)
+    else:
+        margin = 0.05 * (max(seen) - min(seen))
+        axis.set_ylim(min(seen) - margin, max(seen) + margin)
 
 
 def _ends(trunks: pd.DataFrame) -> dict[int, float]:
@@ -242,6 +253,7 @@ def figure_overfitting(table: pd.DataFrame) -> Any:
         twin.spines["top"].set_visible(False)
         losses = rows.groupby("epoch")["validation_loss"].mean()
         twin.plot(losses.index, losses, color="#999999", linewidth=1)
+        twin.set_ylim(0, 2 * losses[losses.idxmin() :].max())  # of the rise, not of the start
         twin.axvline(losses.idxmin(), color="#999999", linewidth=0.6, linestyle=":")
         twin.tick_params(labelsize=7, colors="#999999")
         grouped = rows[rows[name].notna()].groupby("epoch")[name]

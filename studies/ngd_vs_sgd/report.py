@@ -173,7 +173,7 @@ def _judgement(made: Mapping[str, pd.DataFrame]) -> list[str]:
         "",
         "NGD / SGD, means over seeds, none left out. The last column says which part of the difference in λ̂ is the "
         "leading bias of the authors' SGLD, and what the difference becomes at half their step and with chains ten "
-        "times as long.",
+        "times as long. Equal loss is often reached within an epoch: test loss and accuracy are interpolated there.",
         "",
         *_generalization(table),
         *markdown_table(columns, lines),

@@ -100,14 +100,14 @@ class NgdVsSgdSettings(Settings):
 
 SCALES: dict[str, dict[str, Any]] = {
     "smoke": {
-        "data": ["digits"], "networks": ["1x8", "1x16", "2x8"], "convolutional": ["lenet5"], "network": "2x16",
+        "data": ["digits"], "networks": ["1x8", "1x16", "2x16"], "convolutional": ["lenet5"], "network": "2x16",
         "variant_network": "1x8", "samples": 400, "batch_size": 32, "variant_samples": 400, "seeds": 3, "few_seeds": 2,
-        "full_seeds": 2, "lr": 0.05, "unscaled_lr": 0.01, "epochs": 20, "measured": [2, 5, 10],
+        "full_seeds": 2, "lr": 0.02, "unscaled_lr": 0.01, "epochs": 20, "measured": [2, 5, 10],
         "curve_epochs": 20, "draws": 200, "alphas": [1e-2, 1e-1, 1.0, 50.0],
         "epsilons": [1e-10, 1e-5, 1e-3, 1e-1], "sweep_epochs": 12,
-        "trunks": ["digits 0.05 12 24 sgd@0.05 online@0.05",
-                   "digits 0.005 12 24 sgd@0.005 online@0.005 online@0.05 sgd@0.05"],
-        "branch_every": 4, "overfit_samples": 300, "overfit_epochs": 60, "overfit_lr": 0.05, "overfit_every": 6,
+        "trunks": ["digits 0.02 12 24 sgd@0.02 online@0.02",
+                   "digits 0.005 16 32 sgd@0.005 online@0.005 online@0.02 sgd@0.02"],
+        "branch_every": 4, "overfit_samples": 300, "overfit_epochs": 60, "overfit_lr": 0.02, "overfit_every": 6,
         "label_noise": 0.2, "sampler": "hmc", "chains": 4, "budget": 0.1, "rtol": 0.1,
     },
     "paper": {},

@@ -7,6 +7,8 @@ import statistics
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from basinscope.errors import InputError
 from studies.common.matching import at_one_loss
 from studies.common.statistics import holm, lag, rank_correlation, turning_point, welch
@@ -190,13 +192,23 @@ def _doubtful(sides: dict[str, pd.DataFrame], verdict: str) -> int:
 
 
 def at_equal_loss(table: pd.DataFrame) -> pd.DataFrame:
-    """For every seed the two rows with nearly one training loss: the matched one, and the end of its slower twin."""
+    """For every seed the two rows with nearly one training loss: the matched one, and the end of its slower twin.
+
+    Test loss and accuracy are known after every epoch; between two epochs they are interpolated.
+    """
     keep = []
     for _, pair in table.groupby("seed"):
         for optimizer in pair.loc[pair["moment"] == "matched", "optimizer"]:
             slower = pair[(pair["optimizer"] != optimizer) & (pair["moment"] == "end")]
             keep += [*pair[(pair["optimizer"] == optimizer) & (pair["moment"] == "matched")].index, *slower.index]
-    return table.loc[keep]
+    chosen = table.loc[keep].copy()
+    for place, row in chosen[chosen["moment"] == "matched"].iterrows():
+        known = table[(table["seed"] == row["seed"]) & (table["optimizer"] == row["optimizer"])]
+        known = known[known["moment"] != "matched"].sort_values("epoch")
+        for name in ("validation_loss", "accuracy"):
+            if math.isnan(row.get(name, 0.0)):
+                chosen.loc[place, name] = np.interp(row["epoch"], known["epoch"], known[name])
+    return chosen
 
 
 def epochs(table: pd.DataFrame) -> list[Row]:
