@@ -202,12 +202,11 @@ def at_equal_loss(table: pd.DataFrame) -> pd.DataFrame:
             slower = pair[(pair["optimizer"] != optimizer) & (pair["moment"] == "end")]
             keep += [*pair[(pair["optimizer"] == optimizer) & (pair["moment"] == "matched")].index, *slower.index]
     chosen = table.loc[keep].copy()
-    for place, row in chosen[chosen["moment"] == "matched"].iterrows():
-        known = table[(table["seed"] == row["seed"]) & (table["optimizer"] == row["optimizer"])]
-        known = known[known["moment"] != "matched"].sort_values("epoch")
-        for name in ("validation_loss", "accuracy"):
-            if math.isnan(row.get(name, 0.0)):
-                chosen.loc[place, name] = np.interp(row["epoch"], known["epoch"], known[name])
+    for name in ("validation_loss", "accuracy"):
+        for place, row in chosen[chosen[name].isna()].iterrows() if name in chosen else ():
+            course = table[(table["seed"] == row["seed"]) & (table["optimizer"] == row["optimizer"])]
+            course = course[course[name].notna()].sort_values("epoch")
+            chosen.loc[place, name] = np.interp(row["epoch"], course["epoch"], course[name])
     return chosen
 
 

@@ -52,6 +52,14 @@ def test_depths_are_judged_apart():
     }
 
 
+def test_test_loss_within_an_epoch_is_between_those_of_the_epochs():
+    table = sizes(0.0, seeds=1)[:3].assign(epoch=[3.0, 3.0, 1.5])
+    before = table.iloc[[1]].assign(moment="training", epoch=1.0, validation_loss=1.0)
+    table.loc[table["moment"] == "matched", "validation_loss"] = math.nan
+    chosen = at_equal_loss(pd.concat([table, before], ignore_index=True)).set_index("moment")
+    assert chosen.loc["matched", "validation_loss"] == pytest.approx(0.75 * 1.0 + 0.25 * 0.6)
+
+
 def test_equal_loss_takes_the_end_of_the_slower_twin():
     chosen = at_equal_loss(sizes(0.0, seeds=2))
     moments = set(zip(chosen["optimizer"], chosen["moment"], strict=True))
