@@ -32,6 +32,7 @@ ADDRESSES = {
     "learning-curves": "f8207d6a248d",
     "llc": "268c4a7edd75",
     "llc/smoke": "0ba767e17b91",
+    "ngd-vs-sgd": "ac37d4841602",
     "superposition": "6530fd740d3c",
     "temperature-regression": "9516938c7f45",
     "trained-networks": "b9436a62751a",
