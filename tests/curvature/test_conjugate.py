@@ -37,6 +37,20 @@ def test_forms_grow_to_the_right_value_from_below(seed):
     assert values[0] == pytest.approx(float(b @ b) ** 2 / float(b @ matrix @ b), rel=1e-12)
 
 
+def test_forms_lie_between_their_bounds_however_early_they_end(seed):
+    matrix, b = spread(torch.logspace(0, 4, 40, dtype=f64), seed)
+    exact = float(b @ torch.linalg.solve(matrix, b))
+    for least in (0.9, 0.1):
+        forms = [inverse_form(lambda v: matrix @ v, b, rtol=0.0, max_products=most, least=least) for most in range(41)]
+        assert forms[0].upper == pytest.approx(float(b @ b) / least), "no product tells nothing"
+        assert all(form.upper >= exact * (1 - 1e-9) for form in forms)
+        assert forms[20].upper < 0.5 * forms[0].upper
+        assert not forms[20].settled
+    # μ above the least eigenvalue is found out.
+    assert inverse_form(lambda v: matrix @ v, b, rtol=0.0, max_products=39, least=2.0).upper == math.inf
+    assert inverse_form(lambda v: matrix @ v, b, rtol=1e-3, max_products=99).settled
+
+
 def test_products_are_counted_and_few_where_few_do(seed):
     matrix, b = spread(torch.tensor([1.0, 1.0, 1.0, 5.0, 5.0], dtype=f64), seed)
     found = inverse_form(lambda v: matrix @ v, b, rtol=1e-6, max_products=100)

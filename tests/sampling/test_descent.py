@@ -57,6 +57,17 @@ def test_a_descent_that_may_not_go_on_charges_what_is_left():
         assert abs(found.drop - drop) <= 1.05 * found.error + 1e-9, "the certificate is good to 5 %"
 
 
+def test_a_descent_takes_little_more_than_it_may():
+    # Products with the Hessian cost three gradients each; a certificate that is cut short charges more.
+    target = plain(classifier(), 200.0, 0.5)
+    whole = bottom(target, origin(target), tolerance=1e-9, evaluations=2000)
+    for evaluations in (4, 8, 20, 60):
+        found = bottom(target, origin(target), tolerance=1e-9, evaluations=evaluations)
+        assert found.evaluations <= evaluations + 5
+        assert abs(found.energy - whole.energy) <= 1.05 * found.remaining + 1e-6
+    assert whole.evaluations > 100
+
+
 def test_a_minimum_costs_one_gradient():
     target = plain(quadratic(SIGMA.tolist(), dtype=f64), 40.0, 1.0)
     found = bottom(target, origin(target), tolerance=1e-3, evaluations=400)

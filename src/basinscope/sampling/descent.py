@@ -15,6 +15,7 @@ from .target import Target
 ROUNDS = 8  # of quasi-Newton steps, each with a certificate after it
 SUFFICIENT = 1e-4  # Armijo: share of the gain that the slope promises, which a step must bring
 FORM_RTOL, FORM_PRODUCTS = 0.05, 24  # of the certificate
+FORM_SHARE = 3  # one of so many gradients is kept for it
 PRODUCT = 3  # gradients that a product with the Hessian costs
 PAIRS, ENTRIES = 12, 2**27  # of steps and changes of the gradient: how many are remembered, and their numbers in all
 SHORTEST = 2.0**-30  # part of a step below which no descent is left but rounding
@@ -119,6 +120,7 @@ class _Descent:
     def __init__(self, target: Target, evaluations: int) -> None:
         self.target = target
         self.limit = evaluations
+        self.steps = evaluations - PRODUCT * min(FORM_PRODUCTS, evaluations // (FORM_SHARE * PRODUCT))
         self.spent = 0
         losses = target.losses
         self.rounding = target.nbeta * torch.finfo(losses.land.dtype).eps * float(losses.base.abs().mean())
@@ -142,7 +144,7 @@ class _Descent:
         """Where L-BFGS steps (Nocedal 1980) lead, from the identity as first inverse Hessian."""
         memory: list[tuple[Tensor, Tensor, float]] = []
         most = max(3, min(PAIRS, ENTRIES // len(point.position)))
-        while self.spent < self.limit:
+        while self.spent < self.steps:
             step = -_inverse(memory, point.gradient)
             slope = _dot(step, point.gradient)
             if not slope < 0 or _error(-slope / 2, 0.5 * self.target.gamma * point.distance) <= tolerance / 2:
@@ -160,7 +162,7 @@ class _Descent:
     def _along(self, point: _Point, step: Tensor, slope: float) -> _Point | None:
         """The first point that is low enough along a step, which is shortened until there is one."""
         length = 1.0
-        while length > SHORTEST and self.spent < self.limit:
+        while length > SHORTEST and self.spent < self.steps:
             candidate = self.at(point.position + length * step)
             if candidate.energy <= point.energy + SUFFICIENT * length * slope + self.rounding and bool(
                 torch.isfinite(candidate.gradient).all()
@@ -197,12 +199,14 @@ class _Descent:
             way = target.whitening(v[None])
             return target.whitening(target.nbeta * (operator @ way[0])[None] + target.gamma * way)[0]
 
-        form = inverse_form(product, point.gradient, rtol=FORM_RTOL, max_products=FORM_PRODUCTS)
+        products = max(1, min(FORM_PRODUCTS, (self.limit - self.spent) // PRODUCT))
+        form = inverse_form(product, point.gradient, rtol=FORM_RTOL, max_products=products, least=least)
         self.spent += PRODUCT * form.products
         if not math.isfinite(form.value):
             return bottom(math.inf, True), []
         if form.descent is None:
-            return bottom(0.5 * form.value, False), [-form.solution]
+            remaining = 0.5 * form.value if form.settled else min(bound, 0.5 * form.upper)
+            return bottom(remaining, False), [-form.solution]
         side = form.descent / torch.linalg.vector_norm(form.descent)
         return bottom(0.5 * form.value, True), [side, -side]
 

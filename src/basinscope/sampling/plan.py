@@ -145,8 +145,8 @@ def _minibatch(land: Landscape, settings: Settings, price: Cost, seconds: float)
 
 
 def least_seconds(land: Landscape, price: Cost) -> float:
-    """What the least curvature costs, at w* and where the chains are, and the least descent to ŵ."""
-    return FEWEST_GRADIENTS * price.of(land.n, 1) + sum(
+    """What the least curvature costs, at w* and where the chains are, and the least descents to ŵ, from both."""
+    return 2 * FEWEST_GRADIENTS * price.of(land.n, 1) + sum(
         PRODUCT_PRICE * FEWEST_PRODUCTS * (points * price.fixed + price.each * min(land.n, FEWEST_SAMPLES))
         for points in (1, CURVATURE_POINTS)
     )
