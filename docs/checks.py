@@ -26,7 +26,7 @@ def of_llc() -> Iterator[Any]:
     seen = {
         "started": 8, "diverged": 1, "interrupted": True, "sampler": "hmc", "acceptance": 0.0, "rhat": 9.0,
         "drift": 9.0, "virial_stderr": 0.1, "slope": 1.0, "nbeta": 1.0, "gamma": 9.0, "largest_eigenvalue": 1.0,
-        "gamma_slope": -1.0, "rtol": 0.02, "rounding": 1.0,
+        "gamma_slope": -1.0, "rtol": 0.02, "rounding": 1.0, "gradient_mismatch": 1.0,
     }  # fmt: skip
     nan = float("nan")
     shown = [

@@ -8,7 +8,7 @@ SOUND = {
     "started": 8, "chains": 8, "draws": 100, "burn_in": 50, "diverged": 0, "interrupted": False, "sampler": "hmc",
     "acceptance": 0.8, "rhat": 1.01, "drift": 0.0, "virial": 1.0, "virial_stderr": 0.001, "slope": 0.0, "nbeta": 10.0,
     "gamma": 1.0, "largest_eigenvalue": 0.01, "batch_size": None, "gamma_slope": -2.0, "rtol": 0.02,
-    "rounding": 1e-5,
+    "rounding": 1e-5, "gradient_mismatch": 0.001,
 }  # fmt: skip
 
 # Each limit of λ̂ with what to change for a λ̂ = 10 ± 0.2 that passes, and a limit under which the same run would not.
@@ -21,6 +21,7 @@ OF_LLC = {
     "PRECISE": ({"rhat": 1.3, "stderr": 0.09}, 0.4),
     "MAX_LOCALISER_SHARE": ({"largest_eigenvalue": 0.01}, 0.1),
     "MAX_ROUNDING": ({"rounding": 0.05}, 0.01),
+    "MAX_MISMATCH": ({"gradient_mismatch": 0.1}, 0.05),
     "MAX_RHAT": ({"rhat": 1.05}, 1.01),
     "MAX_RHAT_OF_PRECISE": ({"rhat": 1.4, "stderr": 0.01}, 1.2),
     "MAX_RELATIVE_STDERR": ({"stderr": 0.9}, 0.05),

@@ -212,6 +212,28 @@ def rotated(condition: float) -> Energy:
     return lambda w: 0.25 * (condition * (w[0] + w[1]) ** 2 + (w[0] - w[1]) ** 2)
 
 
+def rounded(step: float) -> Energy:
+    """½‖w‖² of weights rounded to multiples of a step, with the gradient of those that are not."""
+    return lambda w: 0.5 * (w + (step * torch.round(w / step) - w).detach()).square().sum(0)
+
+
+def tripled(w: Tensor) -> Tensor:
+    """½‖w‖² with three times its gradient."""
+    energy = 0.5 * w.square().sum(0)
+    return 3 * energy - 2 * energy.detach()
+
+
+def other_gradient(energy: Energy, **options: Any) -> Callable[[Path], Any]:
+    """Chains that follow another function than the loss: not ok, for that reason."""
+
+    def attempt(_: Path) -> Any:
+        measured = bs.llc(basin(energy, [0.0, 0.0]), **{**HMC, "gamma": 1.0, **options})
+        assert measured.verdict != "ok", measured
+        assert "gradients of something else" in " ".join(measured.warnings), measured.warnings
+
+    return attempt
+
+
 CASES = [
     known("constant loss", curved("constant"), [0.3], exact=lambda *_: 0.0),
     *(known(f"{kind} at its top", curved(kind), [0.0, 0.0]) for kind in ("saddle", "shallow saddle", "maximum", "degenerate cross", "banana")),
@@ -241,5 +263,9 @@ CASES = [
     works("unbounded below: HMC has failed", lambda _: unbounded("hmc", chains=4, draws=200)(_) and None),
     works("unbounded below: minibatches have failed", lambda _: unbounded("minibatch")(_) and None, slow=True),
     works("unbounded below: SGLD has failed", lambda _: unbounded("sgld", chains=4, draws=200)(_) and None),
+    *(known(f"weights rounded to multiples of {step:g}, straight through", rounded(step), [0.0, 0.0]) for step in (0.01, 0.05, 0.1, 0.2, 0.4)),
+    *(works(f"rounded to multiples of {step:g}: gradients of something else", other_gradient(rounded(step))) for step in (0.2, 0.4)),
+    works("rounded, on minibatches: gradients of something else", other_gradient(rounded(0.2), sampler="minibatch", chains=None, draws=None), slow=True),
+    works("a backward pass three times too large", other_gradient(tripled)),
     works("a stuck sampler does not speak of lower losses", stuck),
 ]  # fmt: skip

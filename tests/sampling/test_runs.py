@@ -117,7 +117,7 @@ def test_charges():
     off = Virials(np.array([80.0, 50.0]), np.array([2.5, 1.0]), np.array([100.0, 50.0]))
     assert off.chance().tolist() == pytest.approx([1 / 16, 1.0])  # eight standard errors, of which two are allowed
     lacking = 0.2 * 15 / 16
-    assert off.charge(20.0, 1.0) == pytest.approx(20 * lacking / (1 - lacking) / math.sqrt(12))
+    assert off.charge(20.0, 1.0) == pytest.approx(20 * lacking / (1 - lacking / 2) / math.sqrt(12))
     high = replace(off, means=np.array([120.0, 50.0]))
     assert high.charge(20.0, 1.0) == off.charge(20.0, 1.0)
     # In the known directions, half of what the second virial lacks is what the loss lacks.

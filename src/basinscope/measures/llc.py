@@ -11,6 +11,7 @@ import torch
 from ..landscape import Landscape
 from ..language.model import LanguageModel
 from ..progress import tracked
+from ..sampling.gradients import mismatch
 from ..sampling.local import Outcome, Sampler
 from ..sampling.quadratic import Quadratic
 from .basin import CALIBRATED, note, split
@@ -140,6 +141,7 @@ def _diagnostics(sampler: Sampler, outcome: Outcome) -> dict[str, Any]:
         "gamma_slope": at.nbeta * slope,
         "gamma_slope_stderr": at.nbeta * slope_stderr,
         "trace": _trace(at.nbeta, outcome),
+        "gradient_mismatch": mismatch(run.target, run.position[run.alive.nonzero()[0]], sampler.settings.seed),
     }
     return diagnostics
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from ..estimates import Check
 from ..sampling import convergence
+from ..sampling.gradients import MAX_MISMATCH
 from .checks import (
     Balance,
     Movement,
@@ -65,6 +66,8 @@ def _checks(value: float, stderr: float, facts: Mapping[str, Any]) -> Iterator[C
     if facts.get("virial") is not None:
         yield check_virial(Balance(facts["virial"], facts["virial_stderr"]))
     yield _step_bias(facts["sampler"], facts.get("slope"))
+    if not math.isnan(facts.get("gradient_mismatch", math.nan)):  # the loss may not be finite beside the chains
+        yield _gradients(facts["gradient_mismatch"])
     if facts.get("rounding") is not None:
         yield _rounding(facts["rounding"])
     if value > 0 and facts.get("gamma_slope") is not None and facts.get("largest_eigenvalue") is not None:
@@ -120,6 +123,16 @@ def _step_bias(sampler: str, slope: float | None) -> Check:
     return Check(
         name, f"{abs(slope):.1%} of λ̂", wanted, abs(slope) <= MAX_STEP_BIAS, "raise batch_size or budget",
         reason=f"step-size bias: the smallest step is {slope:.0%} off the extrapolation",
+    )  # fmt: skip
+
+
+def _gradients(mismatch: float) -> Check:
+    """Whether changes of the loss are the integrals of its gradient: else chains follow another function."""
+    return Check(
+        "changes of the loss against its gradient", f"{mismatch:.1%} apart", f"at most {MAX_MISMATCH:.0%} apart",
+        not mismatch > MAX_MISMATCH, "measure the network that the gradient is of",
+        reason=f"gradients of something else: changes of the loss are {mismatch:.0%} off the integrals of what autograd "
+        f"calls its gradient, as with straight-through rounding",
     )  # fmt: skip
 
 

@@ -25,26 +25,27 @@ def freedom_of(squares: Sequence[float], freedoms: Sequence[float]) -> float:
     return sum(squares) ** 2 / inverse if inverse > 0 else math.inf
 
 
-def worth(mean: float, nbeta: float, dimension: float, known: float) -> NDArray[np.float64]:
+def worth(mean: float, nbeta: float, whole: float, known: float) -> NDArray[np.float64]:
     """What the mean excess loss lacks where δ·∇U, and δᵀM∇U, lack one, (2,).
 
-    The first is the share that each of d parts of the mean has. In a quadratic, nβ·excess is half of the second in the
-    directions that M knows. Elsewhere it is less, an eighth where the loss is of degree eight, and lacks so much less.
+    The first is the share that each part that was seen has of the mean. In a quadratic, nβ·excess is half of the second
+    in the directions that M knows. Elsewhere it is less, an eighth where the loss is of degree eight, and lacks so much
+    less.
 
     Args:
         mean: the mean excess loss over that of ŵ.
         nbeta: nβ.
-        dimension: d.
+        whole: the mean of δ·∇U.
         known: the mean of δᵀM∇U.
 
     Examples:
-        >>> worth(mean=4.0, nbeta=1.0, dimension=10, known=8.0).tolist()
+        >>> worth(mean=4.0, nbeta=1.0, whole=10, known=8.0).tolist()
         [0.4, 0.5]
-        >>> worth(mean=1.0, nbeta=1.0, dimension=10, known=8.0).tolist()
-        [0.1, 0.125]
+        >>> worth(mean=1.0, nbeta=1.0, whole=5, known=8.0).tolist()
+        [0.2, 0.125]
     """
     share = nbeta * mean / known if known > 0 else 0.5
-    return np.array([mean / dimension, min(0.5, share) / nbeta])
+    return np.array([mean / whole, min(0.5, share) / nbeta])
 
 
 class Mean(NamedTuple):
@@ -95,10 +96,10 @@ class Virials:
         falls and m_i rises with a_i, Chebyshev's inequality bounds the part that the mean lacks by that of the virial,
         v = 1 − Σ f_i/d: it lies between mean and mean/v. In the known directions, where nβ·excess is half of the
         second virial, what they lack is known outright (`worth`). Half of what either virial tells has been added to
-        the mean; of the larger range, the range/√12 that a uniform distribution has is charged. Virials above their
-        exact means, as steps that are too long make them, are charged as those below.
+        the mean, which lies in the middle; of the larger range, the range/√12 that a uniform distribution has is
+        charged. Virials above their exact means, as steps that are too long make them, are charged as those below.
         """
         lacking = np.abs((1 - self.chance()) * (self.exact - self.means))
         share, mean = min(MAX_MISSING, float(lacking[0] / self.exact[0])), max(mean, 0.0)
         second = float(worth(mean, nbeta, self.exact[0], self.means[1])[1] * lacking[1])
-        return max(mean * share / (1 - share), second) / math.sqrt(12)
+        return max(mean * 2 * share / (2 - share), second) / math.sqrt(12)

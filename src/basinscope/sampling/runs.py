@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from .diagnostics import Summary, effective_size, summarize
-from .equilibrium import Mean, Virials, freedom_of, worth
+from .equilibrium import MAX_MISSING, Mean, Virials, freedom_of, worth
 from .target import Target
 from .trace import Trace
 
@@ -146,8 +146,9 @@ class Run:
         if correction is None:
             return excess
         surplus, missing, exact = self._surplus(), 1 - correction.chance, self._exact()
-        mean, known = max(0.0, self.above_bottom(excess.mean())), exact[1] + surplus[..., 1].mean()
-        corrected = excess - 0.5 * surplus @ (missing * worth(mean, self.target.nbeta, exact[0], known))
+        mean, (whole, known) = max(0.0, self.above_bottom(excess.mean())), exact + surplus.mean((0, 1))
+        whole = max(whole, (1 - MAX_MISSING) * exact[0])
+        corrected = excess - 0.5 * surplus @ (missing * worth(mean, self.target.nbeta, whole, known))
         if correction.control:
             parts = np.stack([surplus[..., 0] - surplus[..., 1], surplus[..., 1]], -1)  # unknown and known directions
             flat = parts.reshape(-1, parts.shape[-1])
