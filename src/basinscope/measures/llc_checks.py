@@ -131,8 +131,8 @@ def _gradients(mismatch: float) -> Check:
     return Check(
         "changes of the loss against its gradient", f"{mismatch:.1%} apart", f"at most {MAX_MISMATCH:.0%} apart",
         not mismatch > MAX_MISMATCH, "measure the network that the gradient is of",
-        reason=f"gradients of something else: changes of the loss are {mismatch:.0%} off the integrals of what autograd "
-        f"calls its gradient, as with straight-through rounding",
+        reason=f"gradients of something else: changes of the loss are {mismatch:.0%} off the integrals of what autograd"
+        f" calls its gradient, as with straight-through rounding",
     )  # fmt: skip
 
 
