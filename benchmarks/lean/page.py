@@ -9,10 +9,11 @@ from typing import Any
 
 _COLUMNS = {  # of each part: heading, and key of a row
     "draws": (("shape", "shape"), ("sequences × tokens", "size"), ("ms a draw", "lean_ms"), ("bare loop", "bare_ms"),
-              ("ratio", "ratio"), ("bytes a parameter", "lean_bytes_per_parameter")),
-    "hmc": (("network", "case"), ("sampler", "sampler"), ("seed", "seed"), ("λ̂", "llc"), ("±", "stderr"),
+              ("ratio", "ratio"), ("bytes a parameter", "lean_bytes_per_parameter"), ("peak GB", "lean_peak_gb"),
+              ("bare loop, GB", "bare_peak_gb")),
+    "hmc": (("network", "case"), ("sampler", "sampler"), ("seed", "seed"), ("λ̂", "llc"), ("±", "stderr"), ("γ", "gamma"),
             ("verdict", "verdict"), ("CPU s", "cpu")),
-    "linear": (("network", "case"), ("seed", "seed"), ("exact λ", "exact"), ("λ̂", "llc"), ("±", "stderr"),
+    "linear": (("network", "case"), ("seed", "seed"), ("exact λ", "exact"), ("λ̂", "llc"), ("±", "stderr"), ("γ", "gamma"),
                ("error", "error"), ("verdict", "verdict"), ("CPU s", "cpu")),
     "rounding": (("chain", "case"), ("weights", "sampler"), ("λ̂ over λ", "ratio")),
     "heads": (("way", "way"), ("width", "width"), ("together, ms", "together_ms"), ("one by one, ms", "one_by_one_ms"),
@@ -33,22 +34,21 @@ _TITLES = {
 def page(file: Path) -> str:
     """All rows of a file as tables in Markdown, one for each part that has any."""
     rows = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
-    machines = sorted({row["on"] for row in rows})
     parts = [part for part in _COLUMNS if any(row["part"] == part for row in rows)]
     tables = "\n\n".join(_table(part, [row for row in rows if row["part"] == part]) for part in parts)
     return (
         "# The lean walk\n\nChains on a network's own weights, beside exact answers and other samplers. What has no "
-        f"table here has not been measured. On {'; '.join(machines)}. `benchmarks/lean_walk.py` measures each part "
-        f"again.\n\n{tables}\n"
+        f"table here has not been measured. `benchmarks/lean_walk.py` measures each part again.\n\n{tables}\n"
     )
 
 
 def _table(part: str, rows: Iterable[dict[str, Any]]) -> str:
-    heads = [heading for heading, _ in _COLUMNS[part]]
+    columns = (*_COLUMNS[part], ("on", "on"))
+    heads = [heading for heading, _ in columns]
     lines = [f"## {_TITLES[part]}", "", f"| {' | '.join(heads)} |", f"|{'---|' * len(heads)}"]
     for row in rows:
         row = {**row, "size": f"{row.get('batch')} × {row.get('length')}"}
-        lines.append(f"| {' | '.join(_cell(key, row.get(key)) for _, key in _COLUMNS[part])} |")
+        lines.append(f"| {' | '.join(_cell(key, row.get(key)) for _, key in columns)} |")
     return "\n".join(lines)
 
 

@@ -214,7 +214,7 @@ class LanguageModel:
                     f"the model must make scores of shape (m, T, vocabulary) of tokens (m, T): got "
                     f"{tuple(scores.shape)} of {tuple(ids.shape)}"
                 )
-            return token_losses(scores, batch.target)
+            return token_losses(scores, batch.target, compiled=scores.is_cuda and self._call is not self.module)
 
     def _outputs(self, inputs: Tree) -> Any:
         if _is_of_transformers(self.module):
