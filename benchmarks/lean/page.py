@@ -11,10 +11,10 @@ _COLUMNS = {  # of each part: heading, and key of a row
     "draws": (("shape", "shape"), ("sequences × tokens", "size"), ("ms a draw", "lean_ms"), ("bare loop", "bare_ms"),
               ("ratio", "ratio"), ("bytes a parameter", "lean_bytes_per_parameter"), ("peak GB", "lean_peak_gb"),
               ("bare loop, GB", "bare_peak_gb")),
-    "hmc": (("network", "case"), ("sampler", "sampler"), ("seed", "seed"), ("λ̂", "llc"), ("±", "stderr"), ("γ", "gamma"),
-            ("verdict", "verdict"), ("CPU s", "cpu")),
-    "linear": (("network", "case"), ("seed", "seed"), ("exact λ", "exact"), ("λ̂", "llc"), ("±", "stderr"), ("γ", "gamma"),
-               ("error", "error"), ("verdict", "verdict"), ("CPU s", "cpu")),
+    "hmc": (("network", "case"), ("sampler", "sampler"), ("seed", "seed"), ("λ̂", "llc"), ("±", "stderr"),
+            ("γ", "gamma"), ("verdict", "verdict"), ("CPU s", "cpu")),
+    "linear": (("network", "case"), ("seed", "seed"), ("exact λ", "exact"), ("λ̂", "llc"), ("±", "stderr"),
+               ("γ", "gamma"), ("error", "error"), ("verdict", "verdict"), ("CPU s", "cpu")),
     "rounding": (("chain", "case"), ("weights", "sampler"), ("λ̂ over λ", "ratio")),
     "heads": (("way", "way"), ("width", "width"), ("together, ms", "together_ms"), ("one by one, ms", "one_by_one_ms"),
               ("seconds", "seconds"), ("ratio", "ratio")),
@@ -37,9 +37,31 @@ def page(file: Path) -> str:
     parts = [part for part in _COLUMNS if any(row["part"] == part for row in rows)]
     tables = "\n\n".join(_table(part, [row for row in rows if row["part"] == part]) for part in parts)
     return (
-        "# The lean walk\n\nChains on a network's own weights, beside exact answers and other samplers. What has no "
-        f"table here has not been measured. `benchmarks/lean_walk.py` measures each part again.\n\n{tables}\n"
+        f"# The lean walk\n\n{_answer(rows)}\n\nChains on a network's own weights, beside exact answers and other "
+        f"samplers. What has no table here has not been measured; where γ is coarser than asked, the chains were too "
+        f"short to reach it, and λ̂ is that of the γ they reached. `benchmarks/lean_walk.py` measures each "
+        f"part again.\n\n{tables}\n"
     )
+
+
+def _answer(rows: Iterable[dict[str, Any]]) -> str:
+    """What the tables come to, in a sentence for each part that has an answer."""
+    ratios = {part: [row["ratio"] for row in rows if row["part"] == part and "ratio" in row] for part in _COLUMNS}
+    sentences = []
+    if draws := ratios["draws"]:
+        sentences.append(
+            f"A draw takes {min(draws):.2f} to {max(draws):.2f} times as long as a step of the bare compiled loop."
+        )
+    kept, plain = (
+        [row["ratio"] for row in rows if row["part"] == "rounding" and row["sampler"].startswith(way)]
+        for way in ("δ in bf", "plain")
+    )
+    if kept and plain:
+        sentences.append(
+            f"With δ in bfloat16, rounded at random, λ̂ of a quadratic is {min(kept):.3f} to {max(kept):.3f} of λ; with "
+            f"plain bfloat16 weights it is {min(plain):.2f} to {max(plain):.2f}."
+        )
+    return " ".join(sentences)
 
 
 def _table(part: str, rows: Iterable[dict[str, Any]]) -> str:
