@@ -1,4 +1,5 @@
-"""Influences of a linear regression beside exact ones: error against cost, ours and those of devinterp 2.0.1.
+"""Influences and susceptibilities of a linear regression beside exact ones: error against cost, ours and those of
+devinterp 2.0.1.
 
     python benchmarks/influence.py     writes benchmarks/results/influence.md and .csv
 
@@ -16,6 +17,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
+from typing import Any, Literal
 
 import ledger
 import numpy as np
@@ -31,6 +33,8 @@ SAMPLES, INPUTS = 100, 5
 GAMMA = 1.0
 PASSES = (400, 1600, 6400)
 DRAWS = (16, 64, 256)  # of 48 chains, ours
+METHODS: tuple[Literal["draws", "controlled"], ...] = ("draws", "controlled")
+QUANTITIES = ("influence", "susceptibilities")
 STEPS = (0.5, 0.1)  # of devinterp, in units of the inverse of the stiffest curvature
 
 
@@ -68,22 +72,43 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def measured(path: Path, seeds: int) -> Iterator[Row]:
     """Rows of both tools, ours first."""
     land, exact = problem()
+    pulls = susceptible(exact)
     x, y = land.samples.inputs, land.samples.target
     np.savez(path, kind="linear", powers=np.array([], dtype=int), inputs=x.numpy(), target=y.numpy(), exact=exact,
-             **{"weight weight": land.parameters["weight"].numpy()})  # fmt: skip
+             susceptibilities=pulls, **{"weight weight": land.parameters["weight"].numpy()})  # fmt: skip
     nbeta = float(land.n)
     for draws, seed in product(DRAWS, range(seeds)):
-        for method in ("draws", "controlled"):
+        given: dict[str, Any] = {"nbeta": nbeta, "gamma": GAMMA, "sampler": "hmc", "chains": 48, "draws": draws,
+                                 "budget": bs.Nominal(0.2), "seed": seed, "progress": False}  # fmt: skip
+        for method in METHODS:
             with counted() as count:
-                found = bs.influence(land, method=method, nbeta=nbeta, gamma=GAMMA, sampler="hmc", chains=48,  # type: ignore[arg-type]
-                                     draws=draws, budget=bs.Nominal(0.2), seed=seed, progress=False)  # fmt: skip
-            apart = float(np.linalg.norm(found.values + exact) / np.linalg.norm(exact))
-            yield Row(f"bs.influence, {method}", count.gradients, seed, apart)
+                found = bs.influence(land, method=method, **given)
+            yield Row(f"bs.influence, {method}", count.gradients, seed, _apart(found.values, -exact))
+        with counted() as count:
+            found = bs.susceptibilities(land, {"whole": "*"}, (x, y), **given)
+        yield Row("bs.susceptibilities", count.gradients, seed, _apart(found.values[0], pulls))
     stiffest = nbeta * float(torch.linalg.eigvalsh(x.T @ x / len(x))[-1]) + GAMMA
     for share, passes, seed in product(STEPS, PASSES, range(seeds)):
         settings = {"passes": passes, "seed": seed, "nbeta": nbeta, "gamma": GAMMA, "step_size": share / stiffest}
-        yield Row(f"devinterp 2.0.1, ε = {share:g}/stiffest", passes, seed,
-                  answer(TWO, "devinterp_2_influence", path, settings))  # fmt: skip
+        for quantity in QUANTITIES:
+            yield Row(f"devinterp 2.0.1 {quantity}, ε = {share:g}/stiffest", passes, seed,
+                      answer(TWO, f"devinterp_2_{quantity}", path, settings))  # fmt: skip
+
+
+def _apart(found: np.ndarray, exact: np.ndarray) -> float:
+    """The distance relative to the exact one's norm."""
+    return float(np.linalg.norm(found - exact) / np.linalg.norm(exact))
+
+
+def susceptible(covariances: np.ndarray) -> np.ndarray:
+    """−Cov(L_n, ℓ_i − L_n) from the covariances of all losses: the whole of the weights as the only part.
+
+    Examples:
+        >>> susceptible(np.array([[2.0, 0.0], [0.0, 4.0]])).tolist()
+        [0.5, -0.5]
+    """
+    rows: np.ndarray = covariances.mean(0)
+    return rows.mean() - rows
 
 
 def problem() -> tuple[bs.Landscape, np.ndarray]:
@@ -118,28 +143,41 @@ def longest(rows: Sequence[Row], method: str) -> tuple[float, float]:
 
 def page(rows: Sequence[Row]) -> str:
     """Markdown, with the answer first."""
-    names = list(dict.fromkeys(row.method for row in rows))
-    ours = min((name for name in names if name.startswith("bs.")), key=lambda name: price(rows, name))
-    theirs = min((name for name in names if not name.startswith("bs.")), key=lambda name: price(rows, name))
-    ratio = price(rows, theirs) / price(rows, ours)
     return "\n".join([
-        "# Influence: error against cost", "",
-        f"With {longest(rows, ours)[0]:,.0f} passes over the data `{ours}` is {longest(rows, ours)[1]:.1%} off. The "
-        f"better of two step sizes of devinterp 2.0.1 is {longest(rows, theirs)[1]:.1%} off with "
-        f"{longest(rows, theirs)[0]:,.0f}, and would take {ratio:.2g} times as many passes as ours for the same error, "
-        "if its errors went on falling with the root of them. Ours takes some thousands of passes before its first "
-        "draw.", "",
+        "# Influence and susceptibilities: error against cost", "",
+        " ".join(answered(rows, quantity) for quantity in QUANTITIES) + " Ours takes some thousands of passes before "
+        "its first draw.", "",
         f"A linear regression of {INPUTS} parameters on {SAMPLES} samples, nβ = n, γ = {GAMMA:g}: the covariances of "
-        "all losses are known in closed form. The error is that of the whole matrix, relative to its norm. A pass "
-        "over all data counts as one for each chain, whether it takes a gradient or only losses. Curvature, tuning "
-        "and convergence count for ours; devinterp is told the stiffest curvature. Passes at equal error are compared "
-        "by error² times passes of the longest runs.", "",
-        "| method | passes | error, median of seeds |", "|---|---:|---:|",
-        *(line for name in names for line in _lines(rows, name)), "",
+        "all losses are known in closed form. The error is that of the whole matrix of influences, or of the "
+        "susceptibilities of all weights to each sample, relative to its norm. A pass over all data counts as one for "
+        "each chain, whether it takes a gradient or only losses. Curvature, tuning and convergence count for ours; "
+        "devinterp is told the stiffest curvature. The chains on all weights that its susceptibilities walk besides "
+        "are not counted. Passes at equal error are compared by error² times passes of the longest runs.", "",
+        *(line for quantity in QUANTITIES for line in _table(rows, quantity)),
         "## Where the numbers come from", "",
         f"- basinscope {bs.__version__}, torch {torch.__version__}, Python {platform.python_version()}; devinterp "
         "2.0.1 from PyPI in an environment of its own", "- `python benchmarks/influence.py`", "",
     ])  # fmt: skip
+
+
+def answered(rows: Sequence[Row], quantity: str) -> str:
+    """Ours beside devinterp's, each at its best."""
+    names = [name for name in dict.fromkeys(row.method for row in rows) if quantity in name]
+    ours = min((name for name in names if name.startswith("bs.")), key=lambda name: price(rows, name))
+    theirs = min((name for name in names if not name.startswith("bs.")), key=lambda name: price(rows, name))
+    ratio = price(rows, theirs) / price(rows, ours)
+    return (
+        f"With {longest(rows, ours)[0]:,.0f} passes over the data `{ours}` is {longest(rows, ours)[1]:.1%} off. The "
+        f"better of two step sizes of devinterp 2.0.1 is {longest(rows, theirs)[1]:.1%} off with "
+        f"{longest(rows, theirs)[0]:,.0f}, and would take {ratio:.2g} times as many passes as ours for the same error, "
+        "if its errors went on falling with the root of them."
+    )
+
+
+def _table(rows: Sequence[Row], quantity: str) -> list[str]:
+    names = [name for name in dict.fromkeys(row.method for row in rows) if quantity in name]
+    return [f"## {quantity.capitalize()}", "", "| method | passes | error, median of seeds |", "|---|---:|---:|",
+            *(line for name in names for line in _lines(rows, name)), ""]  # fmt: skip
 
 
 def _lines(rows: Sequence[Row], name: str) -> Iterator[str]:

@@ -4,8 +4,12 @@ import auditing
 import budgets
 import coverage
 import displaced
+import influence
+import numpy as np
 import pytest
 from truth.suite import COVERAGE
+
+from chance import assert_within
 
 
 def row(seed, value, stderr=0.05, sampler="hmc", verdict="ok"):
@@ -64,3 +68,33 @@ def test_the_auditor_is_told_of_the_noise_that_batches_have():
     assert auditing.facts_for(problem, auditing.SAMPLES)["noise_trace"] == 0.0
     assert auditing.facts_for(problem, 1)["noise_trace"] == pytest.approx(problem.facts["noise_trace"], rel=0.01)
     assert 0 < problem.exact < auditing.INPUTS / 2
+
+
+def test_influences_and_susceptibilities_are_compared_each_with_its_own():
+    rows = [
+        influence.Row(method, passes, 0, error)
+        for method, passes, error in (
+            ("bs.influence, draws", 100.0, 0.1), ("bs.susceptibilities", 100.0, 0.2),
+            ("devinterp 2.0.1 influence, ε = 0.1/stiffest", 400.0, 0.1),
+            ("devinterp 2.0.1 susceptibilities, ε = 0.1/stiffest", 100.0, 0.1),
+        )
+    ]  # fmt: skip
+    text = influence.page(rows)
+    first = text.splitlines()[2]
+    assert "10.0% off with 400, and would take 4 times as many passes as ours" in first
+    assert "10.0% off with 100, and would take 0.25 times as many passes as ours" in first
+    assert "## Susceptibilities" in text
+
+
+def test_exact_susceptibilities_are_those_of_draws_of_the_gaussian(seed):
+    land, exact = influence.problem()
+    x = land.samples.inputs.double().numpy()
+    fitted = land.samples.inputs @ land.parameters["weight"].T
+    residual = (land.samples.target - fitted).double().numpy()[:, 0]
+    sigma = np.linalg.inv(x.T @ x + influence.GAMMA * np.eye(influence.INPUTS))
+    delta = np.random.default_rng(seed).multivariate_normal(np.zeros(influence.INPUTS), sigma, size=200_000)
+    losses = 0.5 * np.square(residual - delta @ x.T)
+    mean = losses.mean(1)
+    products = (mean - mean.mean())[:, None] * (losses - mean[:, None] - (losses - mean[:, None]).mean(0))
+    stderr = products.std(0) / len(delta) ** 0.5
+    assert_within(-products.mean(0), influence.susceptible(exact), stderr)
