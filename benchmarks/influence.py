@@ -84,9 +84,9 @@ def measured(path: Path, seeds: int) -> Iterator[Row]:
             with counted() as count:
                 found = bs.influence(land, method=method, **given)
             yield Row(f"bs.influence, {method}", count.gradients, seed, _apart(found.values, -exact))
-        with counted() as count:
-            found = bs.susceptibilities(land, {"whole": "*"}, (x, y), **given)
-        yield Row("bs.susceptibilities", count.gradients, seed, _apart(found.values[0], pulls))
+            with counted() as count:
+                found = bs.susceptibilities(land, {"whole": "*"}, (x, y), method=method, **given)
+            yield Row(f"bs.susceptibilities, {method}", count.gradients, seed, _apart(found.values[0], pulls))
     stiffest = nbeta * float(torch.linalg.eigvalsh(x.T @ x / len(x))[-1]) + GAMMA
     for share, passes, seed in product(STEPS, PASSES, range(seeds)):
         settings = {"passes": passes, "seed": seed, "nbeta": nbeta, "gamma": GAMMA, "step_size": share / stiffest}

@@ -36,7 +36,7 @@ def counted() -> Iterator[Count]:
         return patch.object(owner, name, method)
 
     with ExitStack() as stack:
-        for name in ("full", "gradient", "excess", "per_sample"):
+        for name in ("full", "gradient", "excess", "per_sample", "along"):
             stack.enter_context(watched(ChainLosses, name, lambda self, delta, *rest: len(delta)))
         stack.enter_context(watched(ChainLosses, "minibatch", _of_batches))
         stack.enter_context(watched(CurvatureOperator, "__matmul__", _of_product))

@@ -81,7 +81,7 @@ def page(table: pd.DataFrame, made: Mapping[str, pd.DataFrame], origin: Mapping[
         "## Run it again", "", run_again(origin), "",
         "## Limits", "",
         "Regressions of eight parameters; networks of some hundred parameters on 7 × 7 pixels; one convolutional "
-        "network, one optimizer, and four strengths of each way. A penalty on so few samples is far above the soft "
+        "network, one optimizer, and a few strengths of each way. A penalty on so few samples is far above the soft "
         "rank of all data. Other prices of a gradient would give other numbers of steps.", "",
     ])  # fmt: skip
 

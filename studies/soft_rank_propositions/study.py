@@ -45,22 +45,22 @@ class PropositionSettings(Settings):
     samples: tuple[int, ...] = (256, 1024, 4096, 16384)
     scales: tuple[float, ...] = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
     scaled_decay: float = 0.1
-    sets: int = 40_000
+    sets: int = 20_000
     data: str = "mnist"
     networks: tuple[Network, ...] = ("mlp", "deep mlp", "cnn")
-    network_decays: tuple[float, ...] = (0.001, 0.01, 0.1)
+    network_decays: tuple[float, ...] = (0.001, 0.1)
     network_samples: int = 200
     network_steps: int = 300
-    network_seeds: int = 3
+    network_seeds: int = 2
     batches: tuple[int, ...] = (20, 100)
-    decay_strengths: tuple[float, ...] = (1e-4, 1e-3, 1e-2, 3e-2)
-    radii: tuple[float, ...] = (0.02, 0.05, 0.1, 0.2)
-    strengths: tuple[float, ...] = (0.01, 0.03, 0.1, 0.3)
+    decay_strengths: tuple[float, ...] = (1e-3, 1e-2, 3e-2)
+    radii: tuple[float, ...] = (0.02, 0.05, 0.1)
+    strengths: tuple[float, ...] = (0.03, 0.1, 0.3)
     trained_samples: int = 1000
     held: int = 2000
     test: int = 10_000
-    gradients: int = 400_000
-    seeds: int = 4
+    gradients: int = 250_000
+    seeds: int = 3
 
 
 class Limits(Job):

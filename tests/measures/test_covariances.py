@@ -9,6 +9,7 @@ from basins import classifier, quadratic
 from basinscope.curvature.kronecker import Inverse
 from basinscope.exact.finite import Observable, covariance
 from basinscope.measures.covariances import Covariances, Sums, normalised
+from basinscope.sampling.chains import ChainLosses
 from chance import assert_within
 
 f64 = torch.float64
@@ -121,7 +122,10 @@ def test_susceptibilities_are_minus_covariances_of_each_part(seed):
     land = bs.Landscape(Sum(), "mse", (x, y))
     probe = 2 * x[:5], y[:5]
     settings = {**QUICK, "chains": 24, "draws": 300, "seed": seed}
-    found = bs.susceptibilities(land, {"one": "parts.a.*", "two": "parts.b.*"}, {"wide": probe}, **settings)
+    parts, probes = {"one": "parts.a.*", "two": "parts.b.*"}, {"wide": probe}
+    found = bs.susceptibilities(land, parts, probes, **settings)
+    controlled = bs.susceptibilities(land, parts, probes, method="controlled", **{**settings, "draws": 40})
+    assert controlled.facts["parts"]["one"]["method"] == "controlled"
     assert (found.rows, found.columns, found.values.shape) == (("one", "two"), ("wide",), (2, 1))
     weights, hessian = LAND.parameters["weight"].numpy()[0], np.diag(SIGMA)
     inputs = probe[0].numpy()
@@ -134,6 +138,8 @@ def test_susceptibilities_are_minus_covariances_of_each_part(seed):
             Observable([0.0] * 3, own.tolist()), Observable(slope.tolist(), other.tolist()), own.tolist(), NBETA, GAMMA
         )
         assert_within(found.values[row, 0], truth, found.stderr[row, 0], found.freedom)
+        assert_within(controlled.values[row, 0], truth, controlled.stderr[row, 0], controlled.freedom)
+        assert controlled.stderr[row, 0] < found.stderr[row, 0]  # of a seventh of the draws
     each = bs.susceptibilities(land, {"one": ["parts.a.*"]}, probe, **{**settings, "draws": 40})
     assert each.values.shape == (1, 5)
     for parts, probes, message in (
@@ -144,6 +150,34 @@ def test_susceptibilities_are_minus_covariances_of_each_part(seed):
     ):
         with pytest.raises(bs.InputError, match=message):
             bs.susceptibilities(land, parts, probes, **settings)
+    with pytest.raises(bs.InputError, match="method must be 'draws' or 'controlled', got 'ekfac'"):
+        bs.susceptibilities(land, parts, probes, method="ekfac", **settings)
+
+
+def test_controlled_susceptibilities_are_the_same_where_losses_are_no_quadratics(seed):
+    torch.manual_seed(0)
+    net = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.Tanh(), torch.nn.Linear(2, 1)).to(f64)
+    x = torch.randn(40, 2, dtype=f64)
+    land = bs.Landscape(net, "mse", (x, net(x).detach() + 0.3 * torch.randn(40, 1, dtype=f64)))  # not a minimum
+    settings = {"nbeta": 20.0, "gamma": 4.0, "sampler": "hmc", "chains": 12, "draws": 40, "seed": seed}
+    settings |= {"budget": bs.Nominal(1), "progress": False}
+    parts, probe = {"first": "0.*"}, (2 * x[:4], net(x[:4]).detach())
+    plain, other = (bs.susceptibilities(land, parts, probe, method=way, **settings) for way in ("draws", "controlled"))
+    assert_within(other.values, plain.values, np.hypot(plain.stderr, other.stderr), plain.freedom)
+
+
+def test_losses_along_a_direction_change_as_differences_say():
+    torch.manual_seed(0)
+    for net in (
+        torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.Tanh(), torch.nn.Linear(3, 1)),
+        torch.nn.Sequential(torch.nn.Unflatten(1, (1, 1, 2)), torch.nn.Conv2d(1, 2, 1), torch.nn.Tanh(),
+                            torch.nn.Flatten(), torch.nn.Linear(4, 1)),
+    ):  # fmt: skip
+        x = torch.randn(5, 2, dtype=f64)
+        losses = ChainLosses(bs.Landscape(net.to(f64), "mse", (x, x[:, :1])))
+        delta, direction = (0.1 * torch.randn(3, losses.dimension, dtype=f64) for _ in range(2))
+        differences = (losses.per_sample(delta + 1e-5 * direction) - losses.per_sample(delta - 1e-5 * direction)) / 2e-5
+        assert torch.allclose(losses.along(delta, direction), differences, atol=1e-8)
 
 
 def test_clusters_are_numbered_by_size():

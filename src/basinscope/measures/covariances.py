@@ -294,12 +294,26 @@ class Sums:
         self._second += second
         self._products.baddbmm_(first[:, :, None], second[:, None, :])
 
-    def estimate(self, made: Made, alive: NDArray[np.bool_], control: Control | None = None) -> tuple[Array, Array]:
+    def estimate(
+        self, made: Made, alive: NDArray[np.bool_], control: Control | None = None, means: Tensor | None = None
+    ) -> tuple[Array, Array]:
         """What is `made` of the covariances over the living chains, and its standard error by leaving out one after
-        the other."""
+        the other.
+
+        Args:
+            made: of the covariances.
+            alive: which chains live.
+            control: a control variate.
+            means: of each chain (C, rows, columns), whose mean over chains is added to the covariances.
+        """
         chains = torch.as_tensor(np.flatnonzero(alive), device=self._first.device)
         count = len(chains)
         matrix, left_out = self._covariances(chains), self._leaving_out(chains)
+        if means is not None:
+            whole = means[chains].mean(0)
+            matrix = matrix + whole
+            rest = (whole + (whole - each) / (count - 1) for each in means[chains])
+            left_out = (ours + mean for ours, mean in zip(left_out, rest, strict=True))
         if control is not None:
             share, surplus = self._share(chains, control), control.sums._covariances(chains) - control.known
             matrix = matrix - share * surplus

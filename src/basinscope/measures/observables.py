@@ -33,6 +33,7 @@ class Observable:
 
     Attributes:
         given: None, a landscape at the same w*, or a function.
+        losses: of whose samples, unless it is a function.
     """
 
     def __init__(self, losses: ChainLosses, given: Any = None) -> None:
@@ -40,15 +41,15 @@ class Observable:
         self._function: Callable[[Mapping[str, Tensor]], Any] | None = None
         self.given = given
         if given is None:
-            self._losses = losses
+            self.losses = losses
         elif callable(given) and not isinstance(given, Landscape):
             self._function = given
             self.base = self._of(self.land.parameters)
             return
         else:
             self.given = _same_point(self.land, given)
-            self._losses = ChainLosses(self.given)
-        self.base = self._losses.base
+            self.losses = ChainLosses(self.given)
+        self.base = self.losses.base
 
     @property
     def size(self) -> int:
@@ -58,7 +59,7 @@ class Observable:
     def at(self, delta: Tensor) -> Tensor:
         """φ(w* + δ_c) − φ(w*) of all chains (C, m), float64."""
         if self._function is None:
-            values = self._losses.per_sample(delta)
+            values = self.losses.per_sample(delta)
         else:
             origin = self.land.flatten(self.land.parameters)
             values = torch.stack([self._of(self.land.unflatten(origin + row)) for row in delta])

@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, nullcontext
 
 import torch
 from torch import Tensor
-from torch.func import vmap
+from torch.func import jvp, vmap
 
 from ..curvature.precision import full_precision, rounded_products, rounds
 from ..curvature.tiles import activation_bytes, convolutional
@@ -94,6 +94,19 @@ class ChainLosses:
                 [self._losses(weights, batch, None).double() for batch in self.land.batches(self._tile(len(delta)))],
                 dim=1,
             )
+
+    def along(self, delta: Tensor, direction: Tensor) -> Tensor:
+        """∇l_i(w* + δ_c)·v_c on all data, float64, shape (C, n), by differentiating forward."""
+        rows = []
+        with math_attention(), self.precise(), warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # torch compiles its rules by what it deprecates itself
+            for batch in self.land.batches(self._tile(len(delta))):
+
+                def losses(points: Tensor, batch: Samples = batch) -> Tensor:
+                    return self._losses(_pieces(self.land, points), batch, None)
+
+                rows.append(jvp(losses, (self.origin + delta,), (direction,))[1].double())
+        return torch.cat(rows, dim=1)
 
     def own_excess(self, delta: Tensor, indices: Tensor) -> Tensor:
         """l_i(w* + δ_c) − l_i(w*) of chain c's own samples `indices[c]`, float64, shape (C, m)."""
