@@ -124,7 +124,9 @@ def test_susceptibilities_are_minus_covariances_of_each_part(seed):
     settings = {**QUICK, "chains": 24, "draws": 300, "seed": seed}
     parts, probes = {"one": "parts.a.*", "two": "parts.b.*"}, {"wide": probe}
     found = bs.susceptibilities(land, parts, probes, **settings)
-    controlled = bs.susceptibilities(land, parts, probes, method="controlled", **{**settings, "draws": 40})
+    controlled = bs.susceptibilities(
+        land, parts, probes, method="controlled", **{**settings, "draws": 40, "budget": bs.Nominal(1)}
+    )
     assert controlled.facts["parts"]["one"]["method"] == "controlled"
     assert (found.rows, found.columns, found.values.shape) == (("one", "two"), ("wide",), (2, 1))
     weights, hessian = LAND.parameters["weight"].numpy()[0], np.diag(SIGMA)
