@@ -1,5 +1,7 @@
 import math
 import signal
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -139,3 +141,19 @@ def test_ctrl_c_ends_it_without_a_result():
 
     with pytest.raises(KeyboardInterrupt):
         nuts(log_density, torch.zeros(2), draws=10**6)
+
+
+@pytest.mark.slow
+def test_after_ctrl_c_python_ends_as_it_should():
+    """Threads of nutpie that outlived the run had it crash."""
+    code = (
+        "import signal, torch; from basinscope.sampling.nuts import nuts; calls = []\n"
+        "def log_density(w):\n"
+        "    calls.append(w)\n"
+        "    if len(calls) % 5000 == 0: signal.raise_signal(signal.SIGINT)\n"
+        "    return -0.5 * (w**2).sum()\n"
+        "try: nuts(log_density, torch.zeros(2), draws=10**6)\n"
+        "except KeyboardInterrupt: print('interrupted')\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, "interrupted\n")

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import time
 import warnings
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,6 +25,7 @@ Array = NDArray[np.float64]
 LogDensity = Callable[[Tensor], Tensor]
 
 _POLL = 0.1  # seconds
+_FAREWELL = 30.0  # seconds at most that threads are waited for
 
 
 @dataclass(frozen=True)
@@ -96,8 +100,25 @@ def nuts(
             density.stopped = True
             wait([waiting])
             sampler.cancel()
+            _see_off()
             raise
     return _run_of(waiting.result(), warmup)
+
+
+def _see_off() -> None:
+    """Wait for nutpie's threads, which end a moment after their chains: Python crashes if it ends before them."""
+    until = time.monotonic() + _FAREWELL
+    while _at_work() and time.monotonic() < until:
+        time.sleep(_POLL)
+
+
+def _at_work() -> bool:
+    """Whether threads of nutpie are left, where the system tells the names of threads."""
+    for name in Path("/proc/self/task").glob("*/comm"):
+        with suppress(OSError):  # it has just ended
+            if name.read_text().startswith("nutpie"):
+                return True
+    return False
 
 
 class _Density:
