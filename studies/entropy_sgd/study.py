@@ -88,8 +88,8 @@ class EntropyStudy(Study):
             "lengths": [40, 80], "chains": 2, "batch": 32, "step_size": 1e-4, "budget": 0.3,
         },
         "digits": {
-            "data": "digits", "widths": [32], "samples": 1000, "seeds": 16, "together": 4, "train_batch": 64,
-            "lr": 0.02, "chains": 4, "batch": 64, "budget": 2.0,
+            "data": "digits", "widths": [32], "samples": 1000, "seeds": 16, "together": 16, "train_batch": 64,
+            "lr": 0.02, "batch": 64, "budget": 1.2,
         },
         "paper": {},
     }  # fmt: skip
