@@ -73,9 +73,11 @@ def draw_layers(layers: pd.DataFrame) -> Any:
     drawn, axes = panels(3, 3, width=4.4, height=3.8)
     for network, own in layers.groupby("network"):
         shade = SHADES.get(str(network), BULK)
-        axes[0].plot(own["llc_density"], own["bits"], "o", color=shade, label=str(network), alpha=0.8)
-        axes[1].plot(own["llc_density"], own["rank_share"], "o", color=shade, alpha=0.8)
-        axes[2].plot(own["llc"], own["total_bits"], "o", color=shade, alpha=0.8)
+        error = 2 * own["llc_stderr"]
+        ways = (("llc_density", "bits"), ("llc_density", "rank_share"), ("llc", "total_bits"))
+        for panel, (across, up) in zip(axes, ways, strict=True):
+            bars = error / own["parameters"] if across == "llc_density" else error
+            panel.errorbar(own[across], own[up], xerr=bars, fmt="o", color=shade, label=str(network), alpha=0.8)
     axes[0].set(xscale="log", xlabel="λ̂ / weights", ylabel="bits a weight needs")
     axes[1].set(xscale="log", xlabel="λ̂ / weights", ylabel="share of the full rank a layer needs")
     axes[2].set(xscale="log", yscale="log", xlabel="λ̂", ylabel="bits the layer needs")
@@ -158,10 +160,12 @@ def answer(correlations: pd.DataFrame) -> str:
 
     bits, rank = (found(title, "llc_density", "all layers") for title in ("bits a weight", "share of the full rank"))
     total, count = (found("bits of the layer", by, "all layers") for by in ("llc", "parameters"))
+    sharp = [found(each["predicted"], "trace_density", "all layers") for each in (bits, rank)]
     return (
         f"{_yes_or_no(bits)} for bits: over {bits['layers']} layers λ̂ per weight and the bits that a weight needs have "
         f"a rank correlation of {_with(bits)}. {_yes_or_no(rank)} for rank: the correlation with the share of the full "
-        f"rank is {_with(rank)}. The bits of a whole layer go with λ̂ by {_with(total)}, and with the mere number of "
+        f"rank is {_with(rank)}. The curvature Tr H · w² per weight has {_with(sharp[0])} and "
+        f"{_with(sharp[1])}. The bits of a whole layer go with λ̂ by {_with(total)}, and with the mere number of "
         f"weights by {_with(count)}."
     )
 
