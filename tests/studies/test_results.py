@@ -26,6 +26,7 @@ LAST_BITS = ["learning-curves/summary.csv"]  # of correlations, which depend on 
 # A digest of the addresses of all results, in the order of the table. They change with a study's name, version,
 # settings or jobs, and results that are stored are then found no more.
 ADDRESSES = {
+    "compression": "20eeb6e87f40",
     "criteria": "6b0b0e2b6593",
     "exact-coefficients": "0512bd085527",
     "influence": "7c3a028ba188",
