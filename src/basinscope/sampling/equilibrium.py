@@ -95,7 +95,7 @@ class Virials:
         Σ f_i of the virial d and ½ Σ m_i f_i of nβ·excess, m_i = nβσ_i/a_i. Slow directions are soft ones: where f_i
         falls and m_i rises with a_i, Chebyshev's inequality bounds the part that the mean lacks by that of the virial,
         v = 1 − Σ f_i/d: it lies between mean and mean/v. In the known directions, where nβ·excess is half of the
-        second virial, what they lack is known outright (`worth`). Half of what either virial tells has been added to
+        second virial, what they lack is known outright (`worth`). Half of what the virials tell has been added to
         the mean, which lies in the middle; of the larger range, the range/√12 that a uniform distribution has is
         charged. Virials above their exact means, as steps that are too long make them, are charged as those below.
         """

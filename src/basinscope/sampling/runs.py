@@ -100,8 +100,8 @@ class Run:
         quadratic whose directions are known, δᵀM∇U is twice nβ·excess, draw by draw. What they are off by chance, times
         the regression slopes of the loss on them, is taken out where such control variates pay. What they lack beyond
         that is in parts of the posterior that no chain has reached, and is made up for by half of the most that it may
-        be worth. Rare excursions that no draw has made yet can hide from every check, so that a part of the plain
-        standard error stays.
+        be worth: in the unknown directions and in the known ones, which both virials see, each once. Rare excursions
+        that no draw has made yet can hide from every check, so that a part of the plain standard error stays.
         """
         blocks = _mean(self._blocks(correction))
         if not correction.control:
@@ -145,12 +145,13 @@ class Run:
         excess = excess + tilt
         if correction is None:
             return excess
-        surplus, missing, exact = self._surplus(), 1 - correction.chance, self._exact()
+        surplus, exact = self._surplus(), self._exact()
+        parts = np.stack([surplus[..., 0] - surplus[..., 1], surplus[..., 1]], -1)  # unknown and known directions
         mean, (whole, known) = max(0.0, self.above_bottom(excess.mean())), exact + surplus.mean((0, 1))
         whole = max(whole, (1 - MAX_MISSING) * exact[0])
-        corrected = excess - 0.5 * surplus @ (missing * worth(mean, self.target.nbeta, whole, known))
+        missing = np.maximum.accumulate(1 - correction.chance)  # what all directions lack, the known ones may
+        corrected = excess - 0.5 * parts @ (missing * worth(mean, self.target.nbeta, whole, known))
         if correction.control:
-            parts = np.stack([surplus[..., 0] - surplus[..., 1], surplus[..., 1]], -1)  # unknown and known directions
             flat = parts.reshape(-1, parts.shape[-1])
             slopes, *_ = np.linalg.lstsq(flat - flat.mean(0), excess.ravel() - excess.mean(), rcond=1e-9)
             corrected = corrected - parts @ (slopes * correction.chance)
