@@ -33,13 +33,18 @@ def test_a_straight_line_is_one_stage():
 
 
 def test_intervals_widen_with_noise(seed):
+    """One pair of curves in a hundred says the contrary by chance, seven of thirteen do not."""
     rng = np.random.default_rng(seed)
     bent = np.maximum(0, np.log(TIMES) - np.log(TIMES[20]))
-    widths = []
-    for noise in (0.02, 0.3):
-        found = stages(TIMES, bent + noise * rng.normal(size=40), most=2)
-        widths.append(np.log(found[0].high / found[0].low) if found else np.inf)
-    assert widths[0] < widths[1]
+    wider = 0
+    for _ in range(13):
+        narrow, wide = (_width(stages(TIMES, bent + noise * rng.normal(size=40), most=2)) for noise in (0.02, 0.3))
+        wider += narrow < wide
+    assert wider >= 7
+
+
+def _width(found):
+    return np.log(found[0].high / found[0].low) if found else np.inf
 
 
 def test_the_best_pieces_are_those_of_a_brute_force(seed):
