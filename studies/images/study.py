@@ -95,7 +95,7 @@ class ImageStudy(Study):
         },
         "digits": {
             "networks": ["mlp", "cnn", "vit"], "data": ["digits", "digits", "digits"], "measured": 500, "epochs": 40,
-            "batch": 32, "nbeta": 10.0, "draws": 400, "sampled": 128,
+            "batch": 32, "nbeta": 10.0, "draws": 240, "sampled": 96,
         },
         "paper": {},
     }  # fmt: skip
