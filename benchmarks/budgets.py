@@ -240,6 +240,10 @@ def page(rows: Sequence[Row]) -> str:
             f"| {row.case} | {row.parameters:,} | {row.n:,} | {row.budget:g} | {row.sampler}, {row.chains} chains "
             f"| {row.least:.2g} | {row.clock:.1f} | {row.processor:.1f} | {row.over:.2f} | {value} | {row.verdict} |"
         )
+    known = {(row.case, row.budget) for row in rows}
+    missing = [f"{name} with {budget:g} s" for name in CASES for budget in BUDGETS if (name, budget) not in known]
+    if missing:
+        lines += ["", f"Not measured yet: {', '.join(missing)}."]
     lines += [
         "",
         f"Measured with basinscope {bs.__version__}, torch {torch.__version__}, Python {platform.python_version()} on "
