@@ -32,8 +32,8 @@ def memory_explained() -> Iterator[None]:
         if not out_of_memory(error):
             raise
         raise InputError(
-            f"memory does not suffice{shortage(error)} — take fewer chains or a smaller batch_size, or measure part of "
-            f"the weights by land.restrict(…) or of the data by land.subset(…)"
+            f"memory does not suffice{shortage(error)} — lower chains, batch_size or memory where the call takes them, "
+            f"or measure part of the weights by land.restrict(…) or of the data by land.subset(…)"
         ) from error
 
 
