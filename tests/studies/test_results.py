@@ -28,6 +28,7 @@ LAST_BITS = ["learning-curves/summary.csv"]  # of correlations, which depend on 
 ADDRESSES = {
     "compression": "20eeb6e87f40",
     "criteria": "6b0b0e2b6593",
+    "entropy-sgd": "2727092c5108",
     "exact-coefficients": "0512bd085527",
     "influence": "7c3a028ba188",
     "learning-curves": "f8207d6a248d",
