@@ -102,6 +102,15 @@ def test_a_loss_of_high_degree_lacks_less_than_half_of_what_its_virial_does():
     assert abs(value - exact) < 2.5 * stderr
 
 
+def test_virials_that_explain_a_loss_of_high_degree_leave_it_more_of_its_error():
+    """On a quadratic they know the loss; elsewhere a valley may move them where it does not move the loss."""
+    columns = unequal_draws([1.0] * 6, (*WEIGHTS, 0.0, 0.0, 0.0))
+    both = Correction(np.ones(2), True)
+    for part, share in ((0.5, UNSEEN), (0.125, 0.75)):
+        run = run_of({**columns, "excess": part * columns["soft_virial"]})
+        assert run.corrected(both).stderr == pytest.approx(share * run.plain().stderr, rel=0.3)
+
+
 def test_chains_that_did_not_relax_may_lack_what_chance_would_explain():
     columns = unequal_draws([1.0, 1.0, 1.0, 0.97, 0.95, 0.9], [1.0, 0.8, 0.5, 1.0, 1.0, 1.0], draws=100)
     whole, short = (replace(run_of(columns), relaxations=count) for count in (math.inf, 0.1))

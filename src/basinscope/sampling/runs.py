@@ -101,15 +101,23 @@ class Run:
         the regression slopes of the loss on them, is taken out where such control variates pay. What they lack beyond
         that is in parts of the posterior that no chain has reached, and is made up for by half of the most that it may
         be worth: in the unknown directions and in the known ones, which both virials see, each once. Rare excursions
-        that no draw has made yet can hide from every check, so that a part of the plain standard error stays.
+        that no draw has made yet can hide from every check, so that a part of the plain standard error stays, and more
+        of it the further the loss is from a quadratic: along a valley the virial may go where the loss does not.
         """
         blocks = _mean(self._blocks(correction))
         if not correction.control:
             return blocks
         raw, without = self.plain(), _mean(self._blocks(correction._replace(control=False)))
-        # Where they explain all of the loss what they take out is certain, where they explain little it is a guess.
-        guessed = (blocks.value - without.value) * min(1.0, blocks.stderr / raw.stderr) if raw.stderr > 0 else 0.0
-        return blocks.widened(math.hypot(UNSEEN * raw.stderr, guessed))
+        # Where they explain all of the loss, as on a quadratic, what they take out is certain; else it is a guess.
+        bent = self._bend()
+        guess = max(bent, min(1.0, blocks.stderr / raw.stderr)) if raw.stderr > 0 else 0.0
+        return blocks.widened(math.hypot(max(UNSEEN, bent) * raw.stderr, guess * (blocks.value - without.value)))
+
+    def _bend(self) -> float:
+        """How far the loss is from a quadratic in the known directions: 1 − 2 nβ·excess / E[δᵀM∇U], 0 on one."""
+        nbeta, virials = self.target.nbeta, self.virials()
+        mean = max(0.0, self.above_bottom(self.plain().value))
+        return 1 - 2 * nbeta * float(worth(mean, nbeta, virials.exact[0], virials.means[1])[1])
 
     def virials(self) -> Virials:
         """The means of both virials."""
