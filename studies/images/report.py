@@ -56,10 +56,11 @@ def _where(run: pd.DataFrame, goal: float) -> dict[str, Any]:
     before = max(0, after - 1)
     apart = np.log(losses[before]) - np.log(losses[after])
     share = 1.0 if apart <= 0 else float((np.log(losses[before]) - np.log(goal)) / apart)
-    wanted = ("step", "parameters", "test_accuracy", "llc", "llc_stderr", "llc_basin", "llc_basin_stderr", "llc_drop",
+    wanted = ("step", "test_accuracy", "llc", "llc_stderr", "llc_basin", "llc_basin_stderr", "llc_drop",
               "llc_drop_stderr", "llc_nbeta", "llc_gamma")  # fmt: skip
     first, second = run.iloc[before], run.iloc[after]
-    return {name: (1 - share) * float(first[name]) + share * float(second[name]) for name in wanted if name in run}
+    between = {name: (1 - share) * float(first[name]) + share * float(second[name]) for name in wanted if name in run}
+    return {"parameters": int(second["parameters"]), **between}
 
 
 def draw(checkpoints: pd.DataFrame) -> Any:

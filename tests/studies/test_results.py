@@ -30,6 +30,7 @@ ADDRESSES = {
     "criteria": "6b0b0e2b6593",
     "entropy-sgd": "2727092c5108",
     "exact-coefficients": "0512bd085527",
+    "images": "aab627f3e47c",
     "influence": "7c3a028ba188",
     "learning-curves": "f8207d6a248d",
     "llc": "268c4a7edd75",
