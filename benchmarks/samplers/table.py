@@ -38,6 +38,16 @@ def middle(outcomes: Sequence[Outcome], name: str, gradients: int) -> float:
     return statistics.median(found) if found else math.inf
 
 
+def counted(count: int, noun: str) -> str:
+    """So many of them, in words.
+
+    Examples:
+        >>> counted(1, "seed"), counted(3, "seed")
+        ('1 seed', '3 seeds')
+    """
+    return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
 def interval(outcomes: Sequence[Outcome], name: str, gradients: int) -> tuple[float, float]:
     """90 % of the medians of landscapes drawn again, and of seeds drawn again of each."""
     places: dict[str, list[float]] = {}
@@ -67,9 +77,9 @@ def page(outcomes: Sequence[Outcome], provenance: Sequence[str]) -> str:
         "# Samplers: error against cost", "",
         answer(outcomes, names, len(landscapes)), "",
         "![Median error over the number of gradients](samplers.svg)", "",
-        f"Median of |λ̂ − λ_t|/λ_t over {len(landscapes)} landscapes and {seeds} seeds, λ_t from closed forms, "
-        "quadrature and exact Gibbs sampling. In brackets is the interval that holds 90 % of the medians of landscapes "
-        "and seeds drawn again. A gradient is one chain's on all data. The last columns have the largest "
+        f"Median of |λ̂ − λ_t|/λ_t over {len(landscapes)} landscapes and {counted(seeds, 'seed')} of each, λ_t from "
+        "closed forms, quadrature and exact Gibbs sampling. In brackets is the interval that holds 90 % of the medians "
+        "of landscapes and seeds drawn again. A gradient is one chain's on all data. The last columns have the largest "
         f"error with {BUDGETS[-1]:,} gradients, and how many of these runs are off by {WRONG:.0%} or gave no number.",
         "",
         f"| sampler | {' | '.join(f'{count:,} gradients' for count in BUDGETS)} | worst | off |",
