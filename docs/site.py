@@ -107,6 +107,8 @@ def on_files(files: Any, config: Any) -> Any:
 
     for page, source in ELSEWHERE.items():
         files.append(File.generated(config, page, abs_src_path=str(ROOT / source)))
+    for path in study_pages.figures(ROOT / "benchmarks" / "results"):
+        files.append(File.generated(config, f"benchmarks/{path.name}", abs_src_path=str(path)))
     for page, text in made().items():
         files.append(File.generated(config, page, content=text))
     for page, folder in STUDIES.items():

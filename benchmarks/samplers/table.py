@@ -153,12 +153,23 @@ def figure(outcomes: Sequence[Outcome], path: Path) -> None:
     for place, name in enumerate(sorted(names, key=lambda name: name == OURS)):
         values = np.array([middle(outcomes, name, count) for count in BUDGETS])
         ends = np.array([interval(outcomes, name, count) for count in BUDGETS]).T
-        shift = 1.03 ** (place - len(names) / 2)  # so that bars stand beside each other
+        shift = 1.015 ** (place - len(names) / 2)  # so that bars stand beside each other
         ours: dict[str, Any] = {"color": POINT, "linewidth": 2.5, "marker": "o"}
-        style = ours if name == OURS else {"linewidth": 1.1, "marker": "osv^DPX"[place % 7], "markersize": 4}
+        style = (
+            ours
+            if name == OURS
+            else {
+                "linewidth": 1.1,
+                "marker": "osv^DPX"[place % 7],
+                "markersize": 4,
+                "linestyle": "-" if place < 10 else "--",
+            }
+        )  # ten colours
         bars = np.where(np.isfinite(ends), np.abs(ends - values), 0.0)
         axes.errorbar(np.array(BUDGETS) * shift, values, bars, label=name, elinewidth=0.6, capsize=1.5, **style)
     axes.axhline(1.0, color=BULK, linewidth=0.8, linestyle=":")
     axes.set(xscale="log", yscale="log", xlabel="gradients on all data", ylabel="median |λ̂ − λₜ| / λₜ")
+    axes.set_xticks(BUDGETS, [f"{count:,}" for count in BUDGETS])
+    axes.minorticks_off()
     axes.legend(frameon=False, fontsize=7, loc="center left", bbox_to_anchor=(1.0, 0.5))
     drawn.savefig(path, metadata={"Date": None}, bbox_inches="tight")

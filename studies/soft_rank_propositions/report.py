@@ -196,7 +196,9 @@ def turning(rows: pd.DataFrame) -> str:
         return "The error of the parameters is largest where the minimum is flattest. " + falls
     return (
         f"In {len(turned)} of {len(peaks)} models the error of the parameters is largest at a scale of "
-        f"{', '.join(f'{peaks[model]:g}' for model in turned)}, not where the minimum is flattest. " + falls + " In "
+        f"{' or '.join(dict.fromkeys(f'{peaks[model]:g}' for model in turned))}, not where the minimum is flattest. "
+        + falls
+        + " In "
         "directions flatter than the decay the parameters hardly move, and only the bound goes on growing."
     )
 
@@ -225,14 +227,26 @@ def _penalty(table: pd.DataFrame, rows: pd.DataFrame, settings: Mapping[str, Any
         f"rank/n. Errors are those of the mean of {int(rows['seeds'].max())} seeds; ★ is the strength that held-out "
         f"images choose.", "",
         *markdown_table(
-            ["way", "strength", "steps", "soft rank", "gap", "training loss", "test loss", "accuracy", "seconds"],
+            ["way", "strength", "steps", "soft rank", "gap", "training loss", "test loss", "accuracy"],
             [(f"{row['arm']}{' ★' if row['chosen'] else ''}", f"{row['strength']:g}", f"{row['steps']:,}",
               f"{row['soft_rank']:.0f} ± {row['soft_rank_stderr']:.0f}",
               *(f"{row[name]:.3f} ± {row[f'{name}_stderr']:.3f}" for name in ("gap", "loss_train", "loss_test")),
-              f"{row['accuracy']:.1%}", f"{row['spent']:.0f}") for row in rows.to_dict("records")],
+              f"{row['accuracy']:.1%}") for row in rows.to_dict("records")],
         ),
-        beside_plain(table, rows), "",
+        f"{at_the_edge(rows)}{beside_plain(table, rows)}", "",
     ]  # fmt: skip
+
+
+def at_the_edge(rows: pd.DataFrame) -> str:
+    """Which of the chosen strengths are the least or largest that were tried; another might be better still."""
+    found = []
+    for arm, own in rows.groupby("arm", sort=False):
+        best = own.loc[own["chosen"], "strength"].iloc[0]
+        if len(own) > 1 and best in (own["strength"].min(), own["strength"].max()):
+            found.append(
+                f"Of {arm} the {'least' if best == own['strength'].min() else 'largest'} strength tried is chosen"
+            )
+    return f"{'. '.join(found)}: beyond it there may be a better one. " if found else ""
 
 
 def beside_plain(table: pd.DataFrame, rows: pd.DataFrame) -> str:

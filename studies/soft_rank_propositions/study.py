@@ -53,9 +53,9 @@ class PropositionSettings(Settings):
     network_steps: int = 300
     network_seeds: int = 2
     batches: tuple[int, ...] = (20, 100)
-    decay_strengths: tuple[float, ...] = (1e-3, 1e-2, 3e-2)
-    radii: tuple[float, ...] = (0.02, 0.05, 0.1)
-    strengths: tuple[float, ...] = (0.03, 0.1, 0.3)
+    decay_strengths: tuple[float, ...] = (1e-3, 3e-3, 1e-2, 3e-2)
+    radii: tuple[float, ...] = (0.02, 0.05, 0.1, 0.2)
+    strengths: tuple[float, ...] = (0.01, 0.03, 0.1, 0.3)
     trained_samples: int = 1000
     held: int = 2000
     test: int = 10_000

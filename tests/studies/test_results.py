@@ -36,6 +36,7 @@ ADDRESSES = {
     "llc": "268c4a7edd75",
     "llc/smoke": "0ba767e17b91",
     "ngd-vs-sgd": "ac37d4841602",
+    "soft-rank-propositions": "0e1bfd82a059",
     "superposition": "6530fd740d3c",
     "temperature-regression": "9516938c7f45",
     "trained-networks": "b9436a62751a",
