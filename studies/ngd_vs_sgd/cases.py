@@ -15,7 +15,7 @@ from basinscope.optim import KFAC, ExactNGD, OnlineNGD, preset
 from basinscope.training import population
 from basinscope.zoo.data import DataSet, load
 from basinscope.zoo.models import ffnn, lenet5
-from studies.common.measuring import device
+from studies.common.classifiers import seeded
 
 from .jobs import Training
 
@@ -81,9 +81,7 @@ def network_of(job: Training) -> nn.Module:
 
 def seeded_network(job: Training) -> nn.Module:
     """The job's network with weights from its seed alone, on the GPU where there is one."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(job.seed)
-        return network_of(job).to(device())
+    return seeded(lambda: network_of(job), job.seed)
 
 
 def builder(job: Training, kind: str, lr: float) -> Callable[[nn.Module], Any]:

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from basinscope.optim import OnlineNGD
-from basinscope.optim.lowrank import INITIAL_UPDATES, LowRank, initial, preconditioned, updated
+from basinscope.optim.lowrank import INITIAL_UPDATES, LowRank, _product_in_blocks, initial, preconditioned, updated
 
 f64 = torch.float64
 
@@ -168,3 +168,11 @@ def test_ranks_scalars_and_groups():
 
 def test_state_is_plain():
     assert LowRank._fields == ("basis", "spectrum", "floor")
+
+
+@pytest.mark.parametrize("terms", [40, 256, 784])
+def test_products_in_blocks_are_products(terms):
+    generator = torch.Generator().manual_seed(0)
+    one, other = torch.rand(2, 5, terms, generator=generator), torch.rand(2, terms, 3, generator=generator)
+    exact = one.double() @ other.double()
+    assert torch.allclose(_product_in_blocks(one, other).double(), exact, rtol=1e-6)
